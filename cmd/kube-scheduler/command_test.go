@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
@@ -62,9 +63,7 @@ func run(t *testing.T, content, kubeconfig string, flags ...string) error {
 	for name, content := range map[string]string{
 		file: strings.Replace(content, "KUBECONFIG", kubeconfigFile, 1), kubeconfigFile: kubeconfig,
 	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	command.SetArgs(append([]string{"--config=" + file, "--bind-address=127.0.0.1"}, flags...))
@@ -75,10 +74,7 @@ func run(t *testing.T, content, kubeconfig string, flags ...string) error {
 // start runs the command on a port that is taken, so that it ends with another error once it listens. No API server responds.
 func start(t *testing.T, content string) error {
 	t.Helper()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	return run(t, content, kubeconfig("https://127.0.0.1:1"), fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port))
 }
@@ -86,9 +82,7 @@ func start(t *testing.T, content string) error {
 func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(token, []byte("t"), 0o600))
 	absent := filepath.Join(dir, "absent")
 	const packing, balancing = "TargetLoadPacking", "LoadVariationRiskBalancing"
 	provider := func(fields string) string {
@@ -237,9 +231,7 @@ func validateOnly(t *testing.T, config string) (stdout, stderr string, code int)
 	t.Helper()
 	defer klog.CaptureState().Restore() // the command ends the log
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	var out, errs bytes.Buffer
 	command.SetOut(&out)
@@ -306,9 +298,7 @@ func TestCommand_HelpShowsOwnFlags(t *testing.T) {
 	var out bytes.Buffer
 	command.SetOut(&out)
 	command.SetArgs([]string{"--help"})
-	if err := command.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, command.Execute())
 	for _, part := range []string{"--validate-only", "--leader-elect "} {
 		if strings.Count(out.String(), part) == 0 {
 			t.Errorf("the help does not show %s", part)

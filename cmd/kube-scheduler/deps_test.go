@@ -4,16 +4,15 @@ import (
 	"os/exec"
 	"regexp"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // tools matches packages that stand on the scheduler, and that it must not link.
 var tools = regexp.MustCompile(`(?m)^github\.com/plimsoll-scheduler/plimsoll/pkg/(sim|cluster|inspect|rebalanc\w*|replay|ui|loadwatcher)(/.*)?$`)
 
 func TestScheduler_LinksNoTool(t *testing.T) {
-	packages, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packages := check.Value(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	if !regexp.MustCompile(`(?m)^github\.com/plimsoll-scheduler/plimsoll/pkg/plugins$`).Match(packages) {
 		t.Errorf("no plugins in\n%s", packages)
 	}

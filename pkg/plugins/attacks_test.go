@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -150,9 +151,7 @@ func newAttackedSource(t *testing.T, server *sourceUnderAttack) *prometheus.Sour
 	t.Helper()
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	add := func(to cache.Indexer, object any) {
-		if err := to.Add(object); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, to.Add(object))
 	}
 	for i := range attackedNodes {
 		node := st.MakeNode().Name(fmt.Sprint("node-", i)).Capacity(plugintest.CPUAndMemory("8", "32Gi")).Obj()
@@ -178,10 +177,7 @@ func newAttackedSource(t *testing.T, server *sourceUnderAttack) *prometheus.Sour
 // refresh returns what the source measures.
 func refresh(t *testing.T, s *prometheus.Source) source.Batch {
 	t.Helper()
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{plugintest.Window}, Metrics: []string{"m0", "m1", "m2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{plugintest.Window}, Metrics: []string{"m0", "m1", "m2"}}))(t)
 	return batch
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -33,17 +34,12 @@ func newFramework(
 	t.Helper()
 	metrics.Register()
 	registry := intree.NewInTreeRegistry()
-	if err := registry.Merge(registryOn(loads, unregistered)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, registry.Merge(registryOn(loads, unregistered)))
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	options := append(minortest.FrameworkOn(cache.NewSnapshot(nil, nodes)),
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory))
-	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Value(frameworkruntime.NewFramework(t.Context(), registry, profile, options...))(t)
 	q := queue.NewTestQueue(t.Context(), f.QueueSortFunc())
 	t.Cleanup(q.Close)
 	f.SetPodNominator(q)
@@ -94,10 +90,7 @@ func TestBatch_Waiver(t *testing.T) {
 					t.Fatal(status)
 				}
 				return state, func(node string) *fwk.Status {
-					info, err := f.SnapshotSharedLister().NodeInfos().Get(node)
-					if err != nil {
-						t.Fatal(err)
-					}
+					info := check.Value(f.SnapshotSharedLister().NodeInfos().Get(node))(t)
 					return f.RunFilterPlugins(t.Context(), state, pod, info)
 				}
 			}

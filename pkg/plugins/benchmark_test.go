@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -196,10 +197,7 @@ func BenchmarkScore(b *testing.B) {
 		20,
 		"/20_recent_pods_per_node,_node_just_changed",
 		func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-			added, err := framework.NewPodInfo(incoming())
-			if err != nil {
-				b.Fatal(err)
-			}
+			added := check.Value(framework.NewPodInfo(incoming()))(b)
 			changed, odd := make([]fwk.NodeInfo, len(nodes)), false
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo {
 				odd = !odd

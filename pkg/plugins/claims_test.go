@@ -26,6 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -450,9 +451,7 @@ func place(t *testing.T, s *sim.Scheduler, pod *corev1.Pod) int {
 	if err != nil || d.Err != nil {
 		t.Fatal(err, d)
 	}
-	if err := s.Assume(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, s.Assume(t.Context(), d))
 	return int(d.Node[len("node-")] - '0')
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -21,10 +22,7 @@ type counted struct{ decisions, absent, expired, skipped float64 }
 
 func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) counted {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := check.Value(registry.Gather())(t)
 	var c counted
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -48,10 +46,7 @@ func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) count
 func TestCounters_WithoutLoad(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	registryOn(plugintest.NewLoads(), registry.MustRegister)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := check.Value(registry.Gather())(t)
 	counted := map[string]bool{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -85,12 +80,11 @@ func TestCounters_Limits(t *testing.T) {
 metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: w, query: m1, prefer: Lower, reject: "< 0"}]`
 
 	for _, tc := range []struct {
-		name         string
-		plugin, args string
-		loads        map[string]load.NodeLoad
-		m0, m1       values
-		age          time.Duration // of the value that c has of m0
-		want         counted
+		name, plugin, args string
+		loads              map[string]load.NodeLoad
+		m0, m1             values
+		age                time.Duration // of the value that c has of m0
+		want               counted
 	}{
 		{name: "measured load decides", plugin: loadthreshold.Name, loads: all(fresh), want: counted{decisions: 2}},
 		{name: "two nodes were never measured", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh}, want: counted{decisions: 2, absent: 2}},

@@ -25,6 +25,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -75,10 +76,7 @@ func TestLive_DecisionRecord(t *testing.T) {
 	l.bound("p", "a")
 	l.eventually("the record", func() bool { return len(l.records()) > 0 })
 	event := l.records()["p"]
-	got, err := explain.DecodeRecord(event.Annotations[explain.RecordAnnotation])
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := check.Value(explain.DecodeRecord(event.Annotations[explain.RecordAnnotation]))(t)
 	// Target 40, with 400m of 8 cores = 5 percent: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30. Requests
 	// leave 47 and 71 percent of a, and 97 and 96 of the others, cut: 59 and 96.
 	want := &explain.Record{
@@ -93,9 +91,7 @@ func TestLive_DecisionRecord(t *testing.T) {
 			{Name: "NodeResourcesFit", Points: []int64{59, 96, 96}},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got)
 	const note = "a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. " +
 		"Without the score of TargetLoadPacking, another node would win or draw level."
 	if event.Note != note || event.Regarding.UID != "p" || event.Namespace != metav1.NamespaceDefault {
@@ -199,10 +195,7 @@ func TestDecisionRecord_Batch(t *testing.T) {
 	loads := plugintest.NewLoads()
 	profile := &decode(t, fmt.Sprintf(recording, 1)).Profiles[0]
 	f, _ := newFramework(t, profile, loads, make(activations, 1), st.MakeNode().Name("a").Obj(), st.MakeNode().Name("b").Obj())
-	before, err := f.SnapshotSharedLister().NodeInfos().Get("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Value(f.SnapshotSharedLister().NodeInfos().Get("a"))(t)
 	state, pod := framework.NewCycleState(), incoming()
 	f.RunPreScorePlugins(t.Context(), state, pod, []fwk.NodeInfo{before})
 	f.RunReservePluginsReserve(t.Context(), state, pod, "a")
@@ -224,10 +217,7 @@ func TestDecisionRecord_Size(t *testing.T) {
 				nodes = append(nodes, st.MakeNode().Name(strings.Repeat(fmt.Sprint(i), length)).Obj())
 			}
 			f, _ := newFramework(t, &decode(t, fmt.Sprintf(recording, 1)).Profiles[0], plugintest.NewLoads(), make(activations, 1), nodes...)
-			infos, err := f.SnapshotSharedLister().NodeInfos().List()
-			if err != nil {
-				t.Fatal(err)
-			}
+			infos := check.Value(f.SnapshotSharedLister().NodeInfos().List())(t)
 			state, pod := framework.NewCycleState(), incoming()
 			pod.Namespace, pod.Name, pod.UID = strings.Repeat("s", 63), strings.Repeat("p", 253), uuid.NewUUID()
 			pod.Spec.SchedulerName = strings.Repeat("f", 253)

@@ -3,6 +3,11 @@ package plugins_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +25,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/yaml"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -197,11 +207,9 @@ func beyond(t *testing.T, objects ...runtime.Object) *live {
 func TestLive_PreemptionBelowLimit(t *testing.T) {
 	web := podOf("web", 1000, "4").Label("app", "web")
 	for _, tc := range []struct {
-		name     string
-		onCool   *st.PodWrapper
-		web      *st.PodWrapper
-		want     string
-		wantGone string
+		name           string
+		onCool, web    *st.PodWrapper
+		want, wantGone string
 	}{
 		{"a lesser pod is below the limit", podOf("other", 2, "8"), web, "cool", "other"},
 		{"what is below the limit outranks the pod", podOf("other", 2000, "8"), web, "hot", "batch"},
@@ -251,9 +259,8 @@ func TestLive_PreemptsOnceBelowLimit(t *testing.T) {
 func TestLive_LimitsTogether(t *testing.T) {
 	for _, names := range [][]string{{"NodeMetrics", "LoadThreshold"}, {"LoadThreshold", "NodeMetrics"}} {
 		for _, tc := range []struct {
-			name                       string
-			loadThreshold, nodeMetrics string
-			first, second              func(*live)
+			name, loadThreshold, nodeMetrics string
+			first, second                    func(*live)
 		}{
 			{"LoadThreshold rejects, and load falls first", "Reject", "Relax", (*live).coolDown, (*live).speedUp},
 			{"LoadThreshold rejects, and load falls last", "Reject", "Relax", (*live).speedUp, (*live).coolDown},
@@ -294,10 +301,7 @@ profiles:
 	l.prepare(decode(t, profiles)) // it never runs, like one that does not lead
 	l.start(profiles)
 	eventsOn := func() (n int) {
-		all, err := l.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := check.Value(l.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{}))(t)
 		for _, event := range all.Items {
 			if event.Reason == "InvalidThresholds" {
 				n++
@@ -319,5 +323,175 @@ profiles:
 	decide()
 	if n := eventsOn(); n != 1 {
 		t.Errorf("%d Events, want one", n)
+	}
+}
+
+// chartConfiguration is the configuration in the chart's default values.
+func chartConfiguration(t *testing.T) string {
+	t.Helper()
+	content := check.Value(os.ReadFile(filepath.Join("..", "..", "manifests", "chart", "values.yaml")))(t)
+	var values struct {
+		Config map[string]any `json:"config"`
+	}
+	check.OK(t, yaml.Unmarshal(content, &values))
+	values.Config["apiVersion"], values.Config["kind"] = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
+	whole := check.Value(yaml.Marshal(values.Config))(t)
+	return string(whole)
+}
+
+// The chart's default profile never binds a pod whose requests wrap, and goes on to place others.
+func TestLive_RequestBounds(t *testing.T) {
+	pod := func(name string, memory ...string) *corev1.Pod {
+		w := st.MakePod().Namespace(metav1.NamespaceDefault).Name(name).UID(name).SchedulerName("plimsoll")
+		for _, quantity := range memory {
+			w = w.Req(plugintest.CPUAndMemory("10m", quantity))
+		}
+		return w.Obj()
+	}
+	l := newLive(t, map[string]float64{"a": 0.1}, nil)
+	l.start(chartConfiguration(t))
+	for _, tt := range []struct {
+		bad    *corev1.Pod
+		reason string
+	}{
+		{pod("wraps-below-0", "5Ei", "5Ei"), "10Ei of memory, more than the scheduler can count"},
+		{pod("wraps-to-0", "4Ei", "4Ei", "4Ei", "4Ei"), "16Ei of memory, more than the scheduler can count"},
+		{pod("read-as-0", "1e30"), "1e+30 of memory, more than the scheduler can count"},
+		{pod("too-large", "40000Gi"), "40000Gi of memory, more than 1000 times what the largest node has (32Gi)"},
+	} {
+		l.create(tt.bad)
+		l.refused(tt.bad.Name, tt.reason)
+		good := "beside-" + tt.bad.Name
+		l.create(pod(good, "1Gi", "1Gi"))
+		l.bound(good, "a")
+		if node := l.pod(tt.bad.Name).Spec.NodeName; node != "" {
+			t.Errorf("%s is bound to %s", tt.bad.Name, node)
+		}
+	}
+}
+
+// configurations are the YAML blocks of a page, as whole configurations. A list of metrics becomes the arguments of
+// NodeMetrics.
+func configurations(t *testing.T, page string) []string {
+	t.Helper()
+	text := check.Value(os.ReadFile(filepath.Join("..", "..", page)))(t)
+	var all []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		whole := block[1]
+		if strings.HasPrefix(whole, "metrics:\n") {
+			whole = fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: NodeMetrics}]}}
+  pluginConfig:
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
+      %s
+`, strings.ReplaceAll(whole, "\n", "\n      "))
+		}
+		all = append(all, whole)
+	}
+	return all
+}
+
+// The scheduler accepts every configuration in the docs. Each plugin has a page with one.
+func TestDocs_Configurations(t *testing.T) {
+	pages := []string{"README.md", "docs/configure.md"}
+	for _, name := range config.PluginNames() {
+		dashed := regexp.MustCompile("([a-z])([A-Z])").ReplaceAllString(name, "$1-$2")
+		pages = append(pages, "docs/plugins/"+strings.ToLower(dashed)+".md")
+	}
+	for _, page := range pages {
+		t.Run(page, func(t *testing.T) {
+			all := configurations(t, page)
+			if len(all) == 0 {
+				t.Error("no configuration")
+			}
+			for _, whole := range all {
+				decoded := decode(t, whole)
+				if err := validation.ValidateKubeSchedulerConfiguration(decoded); err != nil {
+					t.Errorf("%v:\n%s", err, whole)
+				}
+				newLive(t, nil, nil).prepare(decoded)
+			}
+		})
+	}
+}
+
+// A refused pod waits for no node that the stock filters rule out for it.
+func TestRequeue_StockFilters(t *testing.T) {
+	node := func() *st.NodeWrapper {
+		return st.MakeNode().Name("a").Label("pool", "this").
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourcePods: "100"})
+	}
+	tainted := func(effect corev1.TaintEffect) *st.NodeWrapper {
+		return node().Taints([]corev1.Taint{{Key: "pool", Value: "this", Effect: effect}})
+	}
+	pod := func() *st.PodWrapper { return podOf("p", 0, "1") }
+	for _, tc := range []struct {
+		name string
+		node *st.NodeWrapper
+		pod  *st.PodWrapper
+		want bool // whether the pod waits for the node
+	}{
+		{"any pod on any node", node(), pod(), true},
+		{"a pod that selects the node", node(), pod().NodeSelector(map[string]string{"pool": "this"}), true},
+		{"a pod that selects other nodes", node(), pod().NodeSelector(map[string]string{"pool": "other"}), false},
+		{"a pod with affinity to the node", node(), pod().NodeAffinityIn("pool", []string{"this"}, st.NodeSelectorTypeMatchExpressions), true},
+		{"a pod with affinity to other nodes", node(), pod().NodeAffinityIn("pool", []string{"other"}, st.NodeSelectorTypeMatchExpressions), false},
+		{"an unschedulable node", node().Unschedulable(true), pod(), false},
+		{"an unschedulable node that is tolerated", node().Unschedulable(true), pod().Toleration(corev1.TaintNodeUnschedulable), true},
+		{"a taint", tainted(corev1.TaintEffectNoSchedule), pod(), false},
+		{"a taint that evicts", tainted(corev1.TaintEffectNoExecute), pod(), false},
+		{"a taint that prefers other nodes", tainted(corev1.TaintEffectPreferNoSchedule), pod(), true},
+		{"a taint that is tolerated", tainted(corev1.TaintEffectNoSchedule), pod().Toleration("pool"), true},
+	} {
+		for _, plugin := range []string{"LoadThreshold", "NodeMetrics"} {
+			t.Run(plugin+"/"+tc.name, func(t *testing.T) {
+				loads := plugintest.NewLoads()
+				measure := func(cpu, m float64) {
+					loads.Measure(map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(cpu, 0)}},
+						map[string]load.MetricTable{"m": {"a": {Value: m, End: plugintest.Now()}}})
+				}
+				measure(0.95, 9)
+				profile := &decode(t, limited("Reject", "Reject", plugin)).Profiles[0]
+				multiPoint := &profile.Plugins.MultiPoint
+				multiPoint.Enabled = slices.DeleteFunc(multiPoint.Enabled,
+					func(p schedconfig.Plugin) bool { return p.Name == "DynamicResources" }) // it needs a manager
+				activated := make(activations, 10)
+				f, factory := newFramework(t, profile, loads, activated, tc.node.Obj())
+				check.OK(t, factory.Core().V1().Nodes().Informer().GetIndexer().Add(tc.node.Obj()))
+
+				anywhere := podOf("anywhere", 0, "1").Obj()
+				anywhere.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+				for _, pod := range []*corev1.Pod{tc.pod.Obj(), anywhere} {
+					check.OK(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
+					state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
+					if _, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod); !status.IsSuccess() {
+						t.Fatal(status)
+					}
+					info := check.Value(f.SnapshotSharedLister().NodeInfos().Get("a"))(t)
+					statuses.Set("a", f.RunFilterPlugins(t.Context(), state, pod, info))
+					f.RunPostFilterPlugins(t.Context(), state, pod, statuses)
+				}
+				measure(0.1, 1)
+				want := []string{"default/anywhere"}
+				if tc.want {
+					want = append(want, "default/p")
+				}
+				// The check that began last may have seen p alone, before anywhere. That of anywhere has seen both.
+				got := map[string]*corev1.Pod{}
+				for got[want[0]] == nil {
+					select {
+					case pods := <-activated:
+						maps.Copy(got, pods)
+					case <-time.After(patience):
+						t.Fatalf("activated %v, want %v", slices.Sorted(maps.Keys(got)), want)
+					}
+				}
+				check.Equal(t, "activated", want, slices.Sorted(maps.Keys(got)))
+			})
+		}
 	}
 }

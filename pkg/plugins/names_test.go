@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // placesWithNames may name a plugin: its arguments, its folder and the registry.
@@ -41,10 +42,7 @@ func TestOnlyItsPlacesNameAPlugin(t *testing.T) {
 			return
 		}
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, place, content, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := check.Value(parser.ParseFile(fset, place, content, parser.SkipObjectResolution))(t)
 		ast.Inspect(file, func(node ast.Node) bool {
 			switch node := node.(type) {
 			case *ast.SelectorExpr: // of apis/config
@@ -79,10 +77,7 @@ func TestTemplatesNameAPlugin(t *testing.T) {
 // TestContributing_PlacesOfAPlugin compares CONTRIBUTING's table with the files that a new plugin touches. A place is product code
 // that names a similar plugin, or a line with all plugins that filter. So is a test that names all plugins that read load.
 func TestContributing_PlacesOfAPlugin(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Value(os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md")))(t)
 	_, section, _ := strings.Cut(string(content), "\n## A new plugin\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(section, -1)
@@ -182,10 +177,7 @@ func isIn(place, plugin string) bool {
 // TestAlertNamesPluginsThatFilter compares the chart's alert of pods that wait for load with the plugins that filter. A chart cannot
 // ask the registry.
 func TestAlertNamesPluginsThatFilter(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "manifests", "chart", "templates", "monitoring.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Value(os.ReadFile(filepath.Join("..", "..", "manifests", "chart", "templates", "monitoring.yaml")))(t)
 	found := regexp.MustCompile(`scheduler_unschedulable_pods\{plugin=~"([^"]*)"\}`).FindSubmatch(content)
 	if found == nil {
 		t.Fatal("no alert selects scheduler_unschedulable_pods by plugin")

@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -36,27 +35,12 @@ func TestReads(t *testing.T) {
 			"statistic: PredictedPeak\npredictedPeak: {history: 2h}":      {CPU: five, Memory: five, PeakHistory: 2 * time.Hour},
 			"predictedPeak: {history: 2h}":                                {CPU: five, Memory: five}, // no other statistic predicts peaks
 		},
-		"LoadVariationRiskBalancing": {
-			"":           {CPU: five, Memory: five, Deviation: true},
-			"window: 1m": {CPU: one, Memory: one, Deviation: true},
-		},
-		"LowRiskOverCommitment": {
-			"":           {CPU: five, Memory: five, Deviation: true},
-			"window: 1m": {CPU: one, Memory: one, Deviation: true},
-		},
-		"NodeMetrics": {"": {Metrics: []string{"m0", "m1", "m2"}}},
-		"Peaks": {
-			"": {CPU: five, Memory: five},
-			"window: 1m\nnodePowerModels: [{k0: 470, k1: -91, k2: -0.07}]": {CPU: one, Memory: one},
-		},
-		"PredictedPeak": {
-			"":                        {CPU: five, Memory: five, PeakHistory: 24 * time.Hour},
-			"window: 1m\nhistory: 2h": {CPU: one, Memory: one, PeakHistory: 2 * time.Hour},
-		},
-		"TargetLoadPacking": {
-			"":           {CPU: five, Memory: five},
-			"window: 1m": {CPU: one, Memory: one},
-		},
+		"LoadVariationRiskBalancing": {"": {CPU: five, Memory: five, Deviation: true}, "window: 1m": {CPU: one, Memory: one, Deviation: true}},
+		"LowRiskOverCommitment":      {"": {CPU: five, Memory: five, Deviation: true}, "window: 1m": {CPU: one, Memory: one, Deviation: true}},
+		"NodeMetrics":                {"": {Metrics: []string{"m0", "m1", "m2"}}},
+		"Peaks":                      {"": {CPU: five, Memory: five}, "window: 1m\nnodePowerModels: [{k0: 470, k1: -91, k2: -0.07}]": {CPU: one, Memory: one}},
+		"PredictedPeak":              {"": {CPU: five, Memory: five, PeakHistory: 24 * time.Hour}, "window: 1m\nhistory: 2h": {CPU: one, Memory: one, PeakHistory: 2 * time.Hour}},
+		"TargetLoadPacking":          {"": {CPU: five, Memory: five}, "window: 1m": {CPU: one, Memory: one}},
 	}
 	for _, d := range plugins.All() {
 		if (len(rows[d.Name]) > 0) != (d.Reads != nil) {
@@ -74,9 +58,7 @@ func TestReads(t *testing.T) {
 				if r.Peak != nil {
 					got.PeakHistory = r.Peak.History.Duration
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				check.Equal(t, "result", want, got)
 			})
 		}
 	}

@@ -33,10 +33,8 @@ const (
 	maxInstanceBytes = 128
 )
 
-// DecisionRecord is a plugin that records decisions. It is safe for concurrent use.
-//
-// PreScore keeps the list of feasible nodes. If the rate allows a record, Reserve runs the profile's Score plugins once more. The
-// snapshot and the CycleState are those of the decision, and so are the scores.
+// DecisionRecord is a plugin that records decisions. It is safe for concurrent use. If the rate allows a record, Reserve runs the
+// profile's Score plugins once more over the feasible nodes, with the snapshot and the CycleState of the decision.
 type DecisionRecord struct {
 	handle     minor.Handle
 	clock      clock.PassiveClock

@@ -70,25 +70,21 @@ const (
 
 // NewMetrics returns the metrics, registered by register.
 func NewMetrics(register func(...metrics.Registerable)) *Metrics {
+	counter := func(name, help string, labels ...string) *metrics.CounterVec {
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	}
 	m := &Metrics{
-		decisions: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: DecisionsTotal, Help: "Placements that the plugin was asked about.", StabilityLevel: metrics.ALPHA,
-		}, []string{"plugin"}),
-		fallbacks: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: FallbackTotal,
-			Help: "Placements that the plugin did not decide by measured load alone, by reason: a node was never measured (Absent) " +
+		decisions: counter(DecisionsTotal, "Placements that the plugin was asked about.", "plugin"),
+		fallbacks: counter(FallbackTotal,
+			"Placements that the plugin did not decide by measured load alone, by reason: a node was never measured (Absent) "+
 				"or not lately (Expired), or no load was known and the plugin left the decision to others (StepAside).",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"plugin", "reason"}),
+			"plugin", "reason"),
 		lines: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "plimsoll_load_line_ratio", Help: "Load line of the nodes with the Lowest and the Highest one, as a share of capacity.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "resource", "bound"}),
-		Records: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "plimsoll_decision_records_total",
-			Help:           "Decisions to record by result: Written to an Event, Dropped because of the rate, or Failed.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"result"}),
+		Records: counter("plimsoll_decision_records_total",
+			"Decisions to record by result: Written to an Event, Dropped because of the rate, or Failed.", "result"),
 	}
 	register(m.decisions, m.fallbacks, m.lines, m.Records)
 	return m

@@ -2,6 +2,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -150,19 +152,24 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 	if base <= 0 {
 		return nil
 	}
-	percent := func(name string, amount float64) Term {
-		return Term{Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%"}
-	}
-	addend := func(name string, amount float64) Term {
-		term := percent(name, amount)
-		term.Addend = true
-		return term
-	}
+	percent := percentOf(r.String()+" ", base)
 	terms := []Term{percent(KnownBy(e.State, 0), e.Mean)}
 	if e.State == load.Fresh && e.StdDev >= 0 { // a deviation that is not known is NaN
-		terms = append(terms, addend("deviation", e.StdDev))
+		terms = append(terms, percent("deviation", e.StdDev).addend())
 	}
-	return append(terms, addend("pending", e.Pending), percent("of the pod", podUsage))
+	return append(terms, percent("pending", e.Pending).addend(), percent("of the pod", podUsage))
+}
+
+// percentOf returns terms of amounts in percent of the base.
+func percentOf(prefix string, base float64) func(name string, amount float64) Term {
+	return func(name string, amount float64) Term {
+		return Term{Name: prefix + name, Value: 100 * amount / base, Unit: "%"}
+	}
+}
+
+func (t Term) addend() Term {
+	t.Addend = true
+	return t
 }
 
 // KnownBy says what tells the usage of a node: requests or a measurement. A fraction above 0 is that of a measured quantile.
@@ -174,4 +181,46 @@ func KnownBy(s load.State, fraction float64) string {
 		return fmt.Sprintf("measured, quantile %g", fraction)
 	}
 	return "measured"
+}
+
+// Peak returns the terms of a predicted peak, in percent of the node's capacity. largest names the pod with the largest excess;
+// empty for the pod to place.
+func Peak(of load.Resource, r *peak.Resource, largest string) []Term {
+	if r.Node.Base <= 0 {
+		return nil
+	}
+	terms := Resource(of, r.Node, r.Pod.Mean, r.Node.Base)
+	if r.HasStatistics {
+		learned := r.Pods.Mean
+		if r.Node.State == load.Fresh {
+			learned = r.Pods.Learned
+		}
+		terms = append(terms, percentOf(of.String()+" ", r.Node.Base)("of the pods by statistics", learned))
+	}
+	for _, t := range PeakSummands(r, largest) {
+		t.Name = of.String() + " " + t.Name
+		terms = append(terms, t)
+	}
+	return append(terms, Term{Name: of.String() + " predicted peak", Value: 100 * r.Peak(), Unit: "%"})
+}
+
+// PeakSummands returns the terms whose sum is the peak, in percent of the node's capacity; nil without capacity.
+func PeakSummands(r *peak.Resource, largest string) []Term {
+	if r.Node.Base <= 0 {
+		return nil
+	}
+	percent := percentOf("", r.Node.Base)
+	deviation := "deviation of the other pods"
+	if r.Deviations != 1 {
+		deviation = fmt.Sprintf("%g × %s", r.Deviations, deviation)
+	}
+	terms := []Term{
+		percent("mean", r.Mean()),
+		percent("largest excess ("+cmp.Or(largest, "this pod")+")", r.Excess()),
+		percent(deviation, r.Deviations*r.Deviation()),
+	}
+	if startup := r.Startup(); startup > 0 {
+		terms = append(terms, percent("starting pods", startup))
+	}
+	return terms
 }

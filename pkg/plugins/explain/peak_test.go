@@ -3,12 +3,11 @@ package explain
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // Startups are named where they count: 800m on the node and 1,200m of the pod to place, of 8 cores.
@@ -23,9 +22,7 @@ func TestPeakSummands_Startup(t *testing.T) {
 		{Name: "deviation of the other pods", Unit: "%"},
 		{Name: "starting pods", Value: 25, Unit: "%"},
 	}
-	if diff := cmp.Diff(want, PeakSummands(r, "")); diff != "" {
-		t.Errorf("terms (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "terms", want, PeakSummands(r, ""))
 	sum := 0.0
 	for _, term := range want {
 		sum += term.Value
@@ -47,7 +44,5 @@ func TestResource_Addends(t *testing.T) {
 			addends = append(addends, term.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"cpu deviation", "cpu pending"}, addends); diff != "" {
-		t.Errorf("addends (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "addends", []string{"cpu deviation", "cpu pending"}, addends)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // scored returns the scores of a node, of the plugins load and spread.
@@ -39,9 +40,7 @@ func TestNewRecord(t *testing.T) {
 			{Name: "spread", Points: []int64{10, 40, 50}},
 		},
 	}
-	if diff := cmp.Diff(want, r); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, r)
 	const sentence = "a was chosen of 4 scored nodes, with 90 points: b has 70, d has 70. " +
 		"Without the score of load, another node would win or draw level."
 	if r.String() != sentence {
@@ -69,9 +68,7 @@ func TestNewRecord_OneOfTwoWinsAnyway(t *testing.T) {
 
 func TestNewRecord_WithoutScores(t *testing.T) {
 	r := explain.NewRecord("plimsoll", "a", nil, nil)
-	if diff := cmp.Diff(&explain.Record{Profile: "plimsoll", Node: "a"}, r); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", &explain.Record{Profile: "plimsoll", Node: "a"}, r)
 	if !strings.HasPrefix(r.String(), "a was taken without a score") {
 		t.Errorf("%q", r)
 	}
@@ -95,10 +92,7 @@ func TestRecord_Encode(t *testing.T) {
 			if err != nil || len(content)+len(note) > 1024 {
 				t.Fatalf("%d plugins: %d bytes, a note of %d, error %v", plugins, len(content), len(note), err)
 			}
-			decoded, err := explain.DecodeRecord(content)
-			if err != nil {
-				t.Fatal(err)
-			}
+			decoded := check.Value(explain.DecodeRecord(content))(t)
 			if !strings.HasPrefix(note, decoded.String()) || decoded.Node != name || decoded.Cut == (cmp.Diff(r, decoded) == "") {
 				t.Errorf("%d plugins: cut is %v for %s", plugins, decoded.Cut, content)
 			}

@@ -1,18 +1,20 @@
 package loadvariationriskbalancing
 
 import (
+	"math"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -24,96 +26,76 @@ func TestScore(t *testing.T) {
 
 	// All nodes have 8 cores and 16 GiB, all allocatable, and no pods.
 	for _, tc := range []struct {
-		name string
-		args string
-		load map[string]load.NodeLoad
-		pod  *corev1.Pod
-		onA  []*corev1.Pod
-		want map[string]int64
+		name, args string
+		load       map[string]load.NodeLoad
+		pod        *corev1.Pod
+		onA        []*corev1.Pod
+		want       map[string]int64
 	}{
+		// a: (4,000 + 480) / 8,000 = 0.56, halved 0.28. b: (0.56 + 0.3) / 2 = 0.43.
 		{
-			name: "of two nodes with equal means the steadier is preferred",
-			load: map[string]load.NodeLoad{
+			name: "of two nodes with equal means the steadier is preferred", load: map[string]load.NodeLoad{
 				"a": {load.CPU: measured(0.5, 0), load.Memory: measured(0.125, 0)},
 				"b": {load.CPU: measured(0.5, 0.3), load.Memory: measured(0.125, 0)},
 			},
-			pod: pod("480m", "0"),
-			// a: (4,000 + 480) / 8,000 = 0.56, halved 0.28. b: (0.56 + 0.3) / 2 = 0.43.
-			want: map[string]int64{"a": 72, "b": 57},
+			pod: pod("480m", "0"), want: map[string]int64{"a": 72, "b": 57},
 		},
+		// a, memory: (8 + 4) / 16 = 0.75, (0.75 + 0.25) / 2 = 0.5. b, cpu: (4,000 + 80) / 8,000 = 0.51, (0.51 +
+		// 0.25) / 2 = 0.38.
 		{
-			name: "the riskier resource decides",
-			load: map[string]load.NodeLoad{
+			name: "the riskier resource decides", load: map[string]load.NodeLoad{
 				"a": {load.CPU: measured(0.125, 0), load.Memory: measured(0.5, 0.25)},
 				"b": {load.CPU: measured(0.5, 0.25), load.Memory: measured(0.125, 0)},
 			},
-			pod: pod("80m", "4Gi"),
-			// a, memory: (8 + 4) / 16 = 0.75, (0.75 + 0.25) / 2 = 0.5. b, cpu: (4,000 + 80) / 8,000 = 0.51, (0.51 +
-			// 0.25) / 2 = 0.38.
-			want: map[string]int64{"a": 50, "b": 62},
+			pod: pod("80m", "4Gi"), want: map[string]int64{"a": 50, "b": 62},
 		},
+		// a: 2·√0.04 = 0.4, (0.26 + 0.4) / 2 = 0.33. b: 0.26 / 2 = 0.13.
 		{
-			name: "margin and sensitivity are applied",
-			args: "safeVarianceMargin: 2\nsafeVarianceSensitivity: 2",
-			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0.04)}, "b": {load.CPU: measured(0.25, 0)}},
-			pod:  pod("80m", "0"),
-			// a: 2·√0.04 = 0.4, (0.26 + 0.4) / 2 = 0.33. b: 0.26 / 2 = 0.13.
+			name: "margin and sensitivity are applied", args: "safeVarianceMargin: 2\nsafeVarianceSensitivity: 2",
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0.04)}, "b": {load.CPU: measured(0.25, 0)}}, pod: pod("80m", "0"),
 			want: map[string]int64{"a": 67, "b": 87},
 		},
+		// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
 		{
 			name: "a resource that was not measured is scored by requests",
-			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}, "b": {load.Memory: measured(0.25, 0)}},
-			pod:  pod("0", "10Gi"),
-			// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}, "b": {load.Memory: measured(0.25, 0)}}, pod: pod("0", "10Gi"),
 			want: map[string]int64{"a": 69, "b": 56},
 		},
+		// a, memory by requests: (10 + 4) / 16 = 0.875, halved 0.4375. b, memory: (4 + 4) / 16 = 0.5, halved 0.25.
 		{
 			name: "a node whose memory is not known does not win by that",
-			load: map[string]load.NodeLoad{
-				"a": {load.CPU: measured(0.1, 0)},
-				"b": {load.CPU: measured(0.1, 0), load.Memory: measured(0.25, 0)},
-			},
-			pod: pod("0", "4Gi"),
-			onA: []*corev1.Pod{st.MakePod().Name("full").Req(plugintest.CPUAndMemory("100m", "10Gi")).Obj()},
-			// a, memory by requests: (10 + 4) / 16 = 0.875, halved 0.4375. b, memory: (4 + 4) / 16 = 0.5, halved 0.25.
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.1, 0)}, "b": {load.CPU: measured(0.1, 0), load.Memory: measured(0.25, 0)}},
+			pod:  pod("0", "4Gi"), onA: []*corev1.Pod{st.MakePod().Name("full").Req(plugintest.CPUAndMemory("100m", "10Gi")).Obj()},
 			want: map[string]int64{"a": 56, "b": 75},
 		},
+		// a: (2,000 + 1,000 + 0.8·1,000) / 8,000 = 0.475, halved 0.2375. b: 0.25, halved 0.125 -> 87.5.
 		{
 			name: "pods that the window does not cover yet count",
 			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}, "b": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}},
-			pod:  pod("0", "0"),
-			onA: []*corev1.Pod{
+			pod:  pod("0", "0"), onA: []*corev1.Pod{
 				st.MakePod().Name("assumed").Req(plugintest.CPUAndMemory("1", "0")).Obj(),
 				plugintest.Running(st.MakePod().Name("running").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Minute),
 				plugintest.Running(st.MakePod().Name("covered").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Hour),
 			},
-			// a: (2,000 + 1,000 + 0.8·1,000) / 8,000 = 0.475, halved 0.2375. b: 0.25, halved 0.125 -> 87.5.
 			want: map[string]int64{"a": 76, "b": 88},
 		},
+		// a: (2,000 + 2·600) / 8,000 = 0.4, halved 0.2. b: (2,000 + 600) / 8,000 = 0.325, halved 0.1625.
 		{
-			name: "a pod that requests nothing counts the default",
-			args: "defaultRequests: {cpu: 600m}",
+			name: "a pod that requests nothing counts the default", args: "defaultRequests: {cpu: 600m}",
 			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}, "b": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}},
-			pod:  pod("0", "0"),
-			onA:  []*corev1.Pod{st.MakePod().Name("silent").Container("image").Obj()},
-			// a: (2,000 + 2·600) / 8,000 = 0.4, halved 0.2. b: (2,000 + 600) / 8,000 = 0.325, halved 0.1625.
-			want: map[string]int64{"a": 80, "b": 84},
+			pod:  pod("0", "0"), onA: []*corev1.Pod{st.MakePod().Name("silent").Container("image").Obj()}, want: map[string]int64{"a": 80, "b": 84},
 		},
+		// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.
 		{
-			name: "a node without load is scored by requests",
-			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}},
-			pod:  pod("1600m", "8Gi"),
-			// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.
-			want: map[string]int64{"a": 65, "b": 75},
+			name: "a node without load is scored by requests", load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}},
+			pod: pod("1600m", "8Gi"), want: map[string]int64{"a": 65, "b": 75},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", tc.args), tc.load)
 			size := plugintest.CPUAndMemory("8", "16Gi")
 			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", size, tc.onA...), plugintest.Node("b", size))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, got)
 		})
 	}
 }
@@ -165,10 +147,7 @@ func TestScore_Fallbacks(t *testing.T) {
 			loads.Measure(map[string]load.NodeLoad{"n": tc.load, "other": {load.CPU: measured}}, nil)
 			deps := loads.Deps()
 			deps.Counters = descriptor.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
-			plugin, err := Describe().New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plugin := check.Value(Describe().New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps))(t)
 			node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
 			if got := plugintest.Scores(t, plugin.(minor.ScorePlugin), st.MakePod().Obj(), node)["n"]; got != tc.want {
 				t.Errorf("score %d, want %d", got, tc.want)
@@ -177,5 +156,45 @@ func TestScore_Fallbacks(t *testing.T) {
 				t.Errorf("%v decisions with absent load, %v; want %v", got, err, tc.wantAbsent)
 			}
 		})
+	}
+}
+
+func TestRisk(t *testing.T) {
+	for _, tc := range []struct {
+		name                                 string
+		mu, sigma, margin, sensitivity, want float64
+	}{
+		{"an idle, steady node has no risk", 0, 0, 1, 1, 0},
+		// (0.5 + 0.25) / 2
+		{"mean and deviation count alike", 0.5, 0.25, 1, 1, 0.375},
+		// (0.5 + 2·0.25) / 2
+		{"the margin multiplies the deviation", 0.5, 0.25, 2, 1, 0.5},
+		// (0.5 + 0.25^(1/2)) / 2
+		{"the sensitivity is a root of the deviation", 0.5, 0.25, 1, 2, 0.5},
+		// (0.5 + 0.25^(1/0.5)) / 2 = (0.5 + 0.0625) / 2
+		{"a sensitivity below 1 is a power of it", 0.5, 0.25, 1, 0.5, 0.28125},
+		{"a sensitivity of 0 switches the deviation off", 0.5, 0.25, 1, 0, 0.25},
+		{"a sensitivity of 0 does so for a full deviation as well", 0.5, 1, 1, 0, 0.25},
+		{"a margin of 0 switches the deviation off", 0.5, 0.25, 0, 1, 0.25},
+		// (1 + 1) / 2
+		{"all terms stop at 1", 1.5, 3, 10, 1, 1},
+		// (1 + 0) / 2
+		{"a full, steady node is half the risk", 1, 0, 1, 1, 0.5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := risk(tc.mu, tc.sigma, tc.margin, tc.sensitivity); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("risk(%v, %v, %v, %v) = %v, want %v", tc.mu, tc.sigma, tc.margin, tc.sensitivity, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTerms_Score(t *testing.T) {
+	// A mean of 0.5, 1.5 or 0 of all that is allocatable, which is clamped and halved.
+	for cpu, want := range map[float64]float64{0: 100, 0.5: 75, 1.5: 50} {
+		terms := Terms{Node: estimate.Estimate{load.CPU: {Mean: cpu, Allocatable: 1}, load.Memory: {Allocatable: 1}}}
+		if got := terms.Score(); got != want {
+			t.Errorf("cpu %v: score %v, want %v", cpu, got, want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -53,102 +54,71 @@ func TestScore(t *testing.T) {
 
 	// All nodes have 8 cores.
 	for _, tc := range []struct {
-		name     string
-		args     string
-		load     map[string]load.NodeLoad
-		onA, onB []*corev1.Pod
-		pod      *corev1.Pod
-		want     map[string]int64
+		name, args string
+		load       map[string]load.NodeLoad
+		onA, onB   []*corev1.Pod
+		pod        *corev1.Pod
+		want       map[string]int64
 	}{
+		// Limits, both: (10 − 8) / (10 − 5) = 0.4. Load, a: 1 − (4/8) / (6/8) = 1/3; b: none. a: 0.2 + 0.1667; b: 0.2.
 		{
-			name: "limits and load both count",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "3", "4"), podOf("y", "1", "2")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "4"),
-			// Limits, both: (10 − 8) / (10 − 5) = 0.4. Load, a: 1 − (4/8) / (6/8) = 1/3; b: none. a: 0.2 + 0.1667; b: 0.2.
+			name: "limits and load both count", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA: []*corev1.Pod{podOf("x", "3", "4"), podOf("y", "1", "2")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"),
 			want: map[string]int64{"a": 63, "b": 80},
 		},
+		// a: 0.25·0.4 + 0.75/3 = 0.35; b: 0.1.
 		{
-			name: "weights",
-			args: "riskLimitWeights: {cpu: 0.25, memory: 0}",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "4"),
-			// a: 0.25·0.4 + 0.75/3 = 0.35; b: 0.1.
+			name: "weights", args: "riskLimitWeights: {cpu: 0.25, memory: 0}", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA: []*corev1.Pod{podOf("x", "4", "6")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"),
 			want: map[string]int64{"a": 65, "b": 90},
 		},
+		// Measured with half the deviation, over four times as many samples: the load is uniform as well.
 		{
-			name: "the smoothing window",
-			args: "smoothingWindowSize: 20",
-			// Measured with half the deviation, over four times as many samples: the load is uniform as well.
+			name: "the smoothing window", args: "smoothingWindowSize: 20",
 			load: map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.5, deviationOf(1.0/12)/2), load.Memory: plugintest.Measurement(0, 0)}, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "4"),
+			onA:  []*corev1.Pod{podOf("x", "4", "6")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"),
 			want: map[string]int64{"a": 63, "b": 80},
 		},
+		// a: limits min(8, 10·4) + 4: (12 − 8) / (12 − 5) = 0.571, halved. b: the limits, 8, are the capacity.
 		{
-			name: "a pod without a limit may use ten times its request, and all of the node at most, if Unlimited",
-			args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "")},
-			onB:  []*corev1.Pod{podOf("z", "4", "4")},
-			pod:  podOf("p", "1", "4"),
-			// a: limits min(8, 10·4) + 4: (12 − 8) / (12 − 5) = 0.571, halved. b: the limits, 8, are the capacity.
-			want: map[string]int64{"a": 71, "b": 100},
+			name: "a pod without a limit may use ten times its request, and all of the node at most, if Unlimited", args: "unlimitedPods: Unlimited",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady}, onA: []*corev1.Pod{podOf("x", "4", "")},
+			onB: []*corev1.Pod{podOf("z", "4", "4")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 71, "b": 100},
 		},
 		{
 			name: "one container without a limit is enough, if Unlimited", args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady}, onA: []*corev1.Pod{twoContainers()}, pod: podOf("p", "1", "4"),
 			want: map[string]int64{"a": 71, "b": 100},
 		},
+		// a: limits 4 + 5, requests 4 + 1: (9 − 8) / (9 − 5) = 0.25, halved. b: (11 − 8) / (11 − 5) = 0.5, halved.
 		{
-			name: "a pod without a limit counts with its request",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "5"),
-			// a: limits 4 + 5, requests 4 + 1: (9 − 8) / (9 − 5) = 0.25, halved. b: (11 − 8) / (11 − 5) = 0.5, halved.
+			name: "a pod without a limit counts with its request", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{podOf("x", "4", "")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "5"),
 			want: map[string]int64{"a": 88, "b": 75},
 		},
+		// a: requests 4 + 1, limits 6 + 4: (10 − 8) / (10 − 5) = 0.4, halved.
 		{
-			name: "the limits of some containers count",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{twoContainers()},
-			pod:  podOf("p", "1", "4"),
-			// a: requests 4 + 1, limits 6 + 4: (10 − 8) / (10 − 5) = 0.4, halved.
-			want: map[string]int64{"a": 80, "b": 100},
+			name: "the limits of some containers count", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{twoContainers()}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 80, "b": 100},
 		},
+		// Limits, both: 6 + min(8, 10·1), (14 − 8) / (14 − 5) = 0.667, halved. Load, a: a sixth.
 		{
-			name: "the pod itself has no limit, if Unlimited",
-			args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", ""),
-			// Limits, both: 6 + min(8, 10·1), (14 − 8) / (14 − 5) = 0.667, halved. Load, a: a sixth.
-			want: map[string]int64{"a": 50, "b": 67},
+			name: "the pod itself has no limit, if Unlimited", args: "unlimitedPods: Unlimited",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": steady}, onA: []*corev1.Pod{podOf("x", "4", "6")},
+			onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", ""), want: map[string]int64{"a": 50, "b": 67},
 		},
+		// Its limit is 1. Limits, a: 6 + 1 < 8, none; b: (9 − 8) / (9 − 5) = 0.25, halved. Load, a: 1/3, halved; b: none.
 		{
-			name: "the pod itself has no limit",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			onB:  []*corev1.Pod{podOf("z", "4", "8")},
-			pod:  podOf("p", "1", ""),
-			// Its limit is 1. Limits, a: 6 + 1 < 8, none; b: (9 − 8) / (9 − 5) = 0.25, halved. Load, a: 1/3, halved; b: none.
+			name: "the pod itself has no limit", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA: []*corev1.Pod{podOf("x", "4", "6")}, onB: []*corev1.Pod{podOf("z", "4", "8")}, pod: podOf("p", "1", ""),
 			want: map[string]int64{"a": 83, "b": 88},
 		},
+		// Limits, both: (9.1 − 8) / (9.1 − 4.6) = 0.244, halved 0.122. Load, a: 0.1 + 4/8 is more than the
+		// requests, 4.5/8: 1, halved.
 		{
-			name: "pods that the window does not cover yet count",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "500m", "5"), starting},
-			onB:  []*corev1.Pod{podOf("y", "500m", "5"), podOf("covered", "4", "4")},
-			pod:  podOf("p", "100m", "100m"),
-			// Limits, both: (9.1 − 8) / (9.1 − 4.6) = 0.244, halved 0.122. Load, a: 0.1 + 4/8 is more than the
-			// requests, 4.5/8: 1, halved.
-			want: map[string]int64{"a": 38, "b": 88},
+			name: "pods that the window does not cover yet count", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{podOf("x", "500m", "5"), starting}, onB: []*corev1.Pod{podOf("y", "500m", "5"), podOf("covered", "4", "4")},
+			pod: podOf("p", "100m", "100m"), want: map[string]int64{"a": 38, "b": 88},
 		},
 		{
 			name: "a node without load is scored by its limits, if Requests", args: "missingLoad: Requests",
@@ -164,70 +134,51 @@ func TestScore(t *testing.T) {
 			name: "a node without load gets the mean of the others", load: map[string]load.NodeLoad{"a": uniform()},
 			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 63},
 		},
+		// a: limits 0.01 + 5 + 4 + 1 = 10.01, requests 5.501: 2.01 / 4.509 = 0.446, halved. b: limits 0.001 + min(8, 40) + 1 =
+		// 9.001, requests 5.001: 1.001 / 4 = 0.25, halved.
 		{
-			name: "a limit on the node counts up to ten times the request",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "1m", "1000"), podOf("y", "500m", "9223372036854775807"), podOf("z", "4", "4")},
-			onB:  []*corev1.Pod{podOf("x", "1m", ""), podOf("z", "4", "1E")},
-			pod:  podOf("p", "1", "1"),
-			// a: limits 0.01 + 5 + 4 + 1 = 10.01, requests 5.501: 2.01 / 4.509 = 0.446, halved. b: limits 0.001 + min(8, 40) + 1 =
-			// 9.001, requests 5.001: 1.001 / 4 = 0.25, halved.
-			want: map[string]int64{"a": 78, "b": 87},
+			name: "a limit on the node counts up to ten times the request", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{podOf("x", "1m", "1000"), podOf("y", "500m", "9223372036854775807"), podOf("z", "4", "4")},
+			onB: []*corev1.Pod{podOf("x", "1m", ""), podOf("z", "4", "1E")}, pod: podOf("p", "1", "1"), want: map[string]int64{"a": 78, "b": 87},
 		},
+		// a: limits 0.01 + 0 + 7 + 2, requests 5.001: 1.01 / 4.009 = 0.252, halved. b: 1 / 4, halved.
 		{
 			name: "without a limit, it counts as little, if Unlimited", args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "1m", ""), podOf("y", "", ""), podOf("z", "4", "7")},
-			onB:  []*corev1.Pod{podOf("z", "4", "7")},
-			pod:  podOf("p", "1", "2"),
-			// a: limits 0.01 + 0 + 7 + 2, requests 5.001: 1.01 / 4.009 = 0.252, halved. b: 1 / 4, halved.
-			want: map[string]int64{"a": 87, "b": 88},
+			onA:  []*corev1.Pod{podOf("x", "1m", ""), podOf("y", "", ""), podOf("z", "4", "7")}, onB: []*corev1.Pod{podOf("z", "4", "7")},
+			pod: podOf("p", "1", "2"), want: map[string]int64{"a": 87, "b": 88},
 		},
+		// a: limits 1 + 7 + 1, requests 6: 1/3, halved. b: limits 8 + 7 + 1, requests 6: 0.8, halved.
 		{
-			name: "a container that fails claims its request alone",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{failing(podOf("x", "1", "8")), podOf("z", "4", "7")},
-			onB:  []*corev1.Pod{podOf("x", "1", "8"), podOf("z", "4", "7")},
-			pod:  podOf("p", "1", "1"),
-			// a: limits 1 + 7 + 1, requests 6: 1/3, halved. b: limits 8 + 7 + 1, requests 6: 0.8, halved.
+			name: "a container that fails claims its request alone", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{failing(podOf("x", "1", "8")), podOf("z", "4", "7")}, onB: []*corev1.Pod{podOf("x", "1", "8"), podOf("z", "4", "7")},
+			pod: podOf("p", "1", "1"), want: map[string]int64{"a": 83, "b": 60},
+		},
+		// As before. Load, b: 0.1 + 1/8 is less than the requests.
+		{
+			name: "so does a pod that has not started two windows after its binding", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{bound(podOf("x", "1", "8"), 10*time.Minute), podOf("z", "4", "7")},
+			onB: []*corev1.Pod{bound(podOf("x", "1", "8"), 9*time.Minute), podOf("z", "4", "7")}, pod: podOf("p", "1", "1"),
 			want: map[string]int64{"a": 83, "b": 60},
 		},
+		// a: (9 − 8) / (9 − 9): beyond all bounds. b: the limits, 8, are the capacity.
 		{
-			name: "so does a pod that has not started two windows after its binding",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{bound(podOf("x", "1", "8"), 10*time.Minute), podOf("z", "4", "7")},
-			onB:  []*corev1.Pod{bound(podOf("x", "1", "8"), 9*time.Minute), podOf("z", "4", "7")},
-			pod:  podOf("p", "1", "1"),
-			// As before. Load, b: 0.1 + 1/8 is less than the requests.
-			want: map[string]int64{"a": 83, "b": 60},
-		},
-		{
-			name: "requests that take more than there is",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "8", "8")},
-			onB:  []*corev1.Pod{podOf("z", "6", "7")},
-			pod:  podOf("p", "1", "1"),
-			// a: (9 − 8) / (9 − 9): beyond all bounds. b: the limits, 8, are the capacity.
+			name: "requests that take more than there is", load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA: []*corev1.Pod{podOf("x", "8", "8")}, onB: []*corev1.Pod{podOf("z", "6", "7")}, pod: podOf("p", "1", "1"),
 			want: map[string]int64{"a": 0, "b": 100},
 		},
+		// Load, b: 1 − 6/8.
 		{
 			name: "requests that take more than there is, where limits do not count",
-			args: "riskLimitWeights: {cpu: 0, memory: 0}\nunlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": steady, "b": uniform()},
-			onA:  []*corev1.Pod{podOf("x", "8", "8")},
-			onB:  []*corev1.Pod{podOf("z", "6", "")},
-			pod:  podOf("p", "1", "1"),
-			// Load, b: 1 − 6/8.
+			args: "riskLimitWeights: {cpu: 0, memory: 0}\nunlimitedPods: Unlimited", load: map[string]load.NodeLoad{"a": steady, "b": uniform()},
+			onA: []*corev1.Pod{podOf("x", "8", "8")}, onB: []*corev1.Pod{podOf("z", "6", "")}, pod: podOf("p", "1", "1"),
 			want: map[string]int64{"a": 100, "b": 75},
 		},
 		{
 			name: "a pod that requests nothing and has no limits is not scored", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
 			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "", ""), want: map[string]int64{"a": 0, "b": 0},
 		},
-		{
-			name: "no load is known", onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"),
-			want: map[string]int64{"a": 0, "b": 0},
-		},
+		{name: "no load is known", onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 0, "b": 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := tc.args
@@ -237,9 +188,7 @@ func TestScore(t *testing.T) {
 			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, args), tc.load)
 			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", plugintest.CPU("8"), tc.onA...),
 				plugintest.Node("b", plugintest.CPU("8"), tc.onB...))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, got)
 		})
 	}
 }
@@ -299,31 +248,23 @@ func TestScore_FollowsTheNode(t *testing.T) {
 	loads := plugintest.NewLoads()
 	measure := func(n load.NodeLoad) { loads.Measure(map[string]load.NodeLoad{"n": n}, nil) }
 	measure(uniform())
-	plugin, err := Describe().New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), plugintest.NewHandle(), loads.Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := check.Value(Describe().New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), plugintest.NewHandle(), loads.Deps()))(t)
 	node, pod := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4")), podOf("p", "1", "4")
-	check := func(when string, want int64) {
+	expect := func(when string, want int64) {
 		t.Helper()
 		if got := plugintest.Scores(t, plugin.(minor.ScorePlugin), pod, node)["n"]; got != want {
 			t.Errorf("%s: score %d, want %d", when, got, want)
 		}
 	}
-	check("at first", 75) // load: 1 − (2/8) / (4/8) = 0.5, halved; limits: 8 of 8
-	check("again", 75)
-	added, err := framework.NewPodInfo(podOf("y", "2", "2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.AddPodInfo(added)
-	check("with another pod", 63) // load: 1 − (4/8) / (6/8) = 1/3; limits: (10 − 8) / (10 − 5) = 0.4
+	expect("at first", 75) // load: 1 − (2/8) / (4/8) = 0.5, halved; limits: 8 of 8
+	expect("again", 75)
+	added := podOf("y", "2", "2")
+	node.AddPodInfo(check.Value(framework.NewPodInfo(added))(t))
+	expect("with another pod", 63) // load: 1 − (4/8) / (6/8) = 1/3; limits: (10 − 8) / (10 − 5) = 0.4
 	measure(load.NodeLoad{load.CPU: plugintest.Measurement(0.1, 0), load.Memory: plugintest.Measurement(0, 0)})
-	check("with other load", 80)
-	if err := node.RemovePod(ktesting.NewLogger(t, ktesting.NewConfig()), added.GetPod()); err != nil {
-		t.Fatal(err)
-	}
-	check("without the other pod", 100)
+	expect("with other load", 80)
+	check.OK(t, node.RemovePod(ktesting.NewLogger(t, ktesting.NewConfig()), added))
+	expect("without the other pod", 100)
 }
 
 // Limits are compared with what the node has, and not with what it offers to pods.
@@ -410,7 +351,5 @@ func TestExplain(t *testing.T) {
 		"memory risk by load 0%",
 		"memory risk 0%",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("terms (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "terms", want, got)
 }

@@ -39,9 +39,8 @@ func deviationOf(variance float64) float64 { return math.Sqrt(variance / 5) }
 
 func TestLoadRisk(t *testing.T) {
 	for _, tc := range []struct {
-		name                                 string
-		request, limit, mean, stdDev, window float64
-		want                                 float64
+		name                                       string
+		request, limit, mean, stdDev, window, want float64
 	}{
 		// Mean 1/2 and variance 1/12: t = (1/4)/(1/12) − 1 = 2, α = β = 1, P(x) = x.
 		{"uniform loads", 0.25, 2, 0.5, deviationOf(1.0 / 12), 5, 0.75},

@@ -1,3 +1,4 @@
+// Package predictedpeak scores nodes by the peak that the statistics of their pods' workloads predict.
 package predictedpeak
 
 import (
@@ -114,4 +115,51 @@ func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 // SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload and the amounts in its spec.
 func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.peaks.Config().Predictor.Key(pod)}}, nil
+}
+
+// Terms are the terms of one node's score.
+type Terms struct {
+	// Resources are what the peaks are predicted from, by load.Resource.
+	Resources [load.ResourceCount]peak.Resource
+	// Largest names the pod of the largest excess, by load.Resource, as namespace/name; empty for the pod to place. Only Explain
+	// sets it.
+	Largest [load.ResourceCount]string
+	// Strategy and TargetPercent, in [1, 99], are the settings of the score.
+	Strategy      config.Strategy
+	TargetPercent float64
+}
+
+// Peak is the predicted peak of the resource that is closest to full, as a fraction of capacity.
+func (t *Terms) Peak() float64 {
+	return max(t.Resources[load.CPU].Peak(), t.Resources[load.Memory].Peak())
+}
+
+// Score is the score of the peak, in [0, 100].
+func (t *Terms) Score() float64 { return Score(t.Strategy, 100*t.Peak(), t.TargetPercent) }
+
+// List implements explain.Terms.
+func (t *Terms) List() (terms []explain.Term) {
+	for r := range load.ResourceCount {
+		terms = append(terms, explain.Peak(r, &t.Resources[r], t.Largest[r])...)
+	}
+	if t.Strategy == config.StrategyPack {
+		terms = append(terms, explain.Term{Name: "target", Value: t.TargetPercent, Unit: "%"})
+	}
+	return terms
+}
+
+// atFull is the score of a peak of 100 percent.
+const atFull = 20.0
+
+// Score scores a peak, in percent, with a target in [1, 99]. Spread falls in a line from 100 at a peak of 0 to atFull at 100. Pack is
+// loadscore.Packing, scaled to [atFull, 100]. Above 100 percent both are atFull over the peak: the lowest is still preferred.
+func Score(strategy config.Strategy, percent, target float64) float64 {
+	if percent > 100 {
+		return atFull * 100 / percent
+	}
+	score := 100 - percent
+	if strategy == config.StrategyPack {
+		score = loadscore.Packing(percent, target)
+	}
+	return atFull + (100-atFull)*score/100
 }

@@ -16,8 +16,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -71,10 +73,7 @@ func measured(cpu float64) map[string]load.NodeLoad {
 
 func newPlugin(t testing.TB, loads *plugintest.Loads, args string) *PredictedPeak {
 	t.Helper()
-	pl, err := Describe().New(t.Context(), plugintest.Args(t, "PredictedPeakArgs", args), plugintest.NewHandle(), loads.Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pl := check.Value(Describe().New(t.Context(), plugintest.Args(t, "PredictedPeakArgs", args), plugintest.NewHandle(), loads.Deps()))(t)
 	return pl.(*PredictedPeak)
 }
 
@@ -92,8 +91,7 @@ func TestScore(t *testing.T) {
 	//	b-0     500     500 + 1.64·300 =   992    492     90,000
 	//	c       500   1.5·1,000        = 1,500  1,000    (1,000/1.64)² = 371,802.5
 	for _, tc := range []struct {
-		name string
-		args string
+		name, args string
 		// withoutStatistics leaves the statistics empty.
 		withoutStatistics bool
 		load              map[string]load.NodeLoad
@@ -101,73 +99,41 @@ func TestScore(t *testing.T) {
 		pod               *corev1.Pod
 		want              int64
 	}{
+		// (2,400 + 1,000 + 1,000 + √(40,000 + 90,000 + 40,000)) / 8,000 = 4,812.3 / 8,000 = 0.60154; 20 + 0.8·39.846
+		{name: "a pod on the node is the largest", load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""), want: 52},
+		// Mean 1,000, p95 3,000. (2,400 + 1,000 + 2,000 + √501,802.5) / 8,000 = 6,108.4 / 8,000 = 0.76355; 20 + 0.8·23.645
+		{name: "the pod to place is the largest", load: measured(0.3), on: three(), pod: pod("p", "", "2", ""), want: 39},
+		// 708.4 more: 6,816.8 / 8,000 = 0.85209; 20 + 0.8·14.791
+		{name: "deviations multiplies the deviation of the others", args: "deviations: 2", load: measured(0.3), on: three(), pod: pod("p", "", "2", ""), want: 32},
+		// Excess 1,640: (2,400 + 1,000 + 1,640 + 708.4) / 8,000 = 0.71855; 20 + 0.8·28.145
+		{name: "a volatile workload", load: measured(0.3), on: three(), pod: pod("p", "v", "2", ""), want: 43},
+		// Excess 1,200: (2,400 + 1,000 + 1,200 + 708.4) / 8,000 = 0.66355; 20 + 0.8·33.645
+		{name: "its limit caps the peak", load: measured(0.3), on: three(), pod: pod("p", "v", "2", "2200m"), want: 47},
+		// Mean 500, p95 8,000: (2,400 + 500 + 7,500 + 708.4) / 8,000 = 1.38855; 2,000 / 138.855
+		{name: "what the node offers caps the peak", load: measured(0.3), on: three(), pod: pod("p", "", "1", "1k"), want: 14},
+		// (2,000 + 1,000 + 1,000 + 412.3) / 8,000 = 0.55154; 20 + 0.8·44.846
+		{name: "the means of the pods count where less is measured", load: measured(0.1), on: three(), pod: pod("p", "a", "2", ""), want: 56},
+		// (2,400 + 1,000 + 1,000 + 1,000 + 412.3) / 8,000 = 0.72654; 20 + 0.8·27.346
 		{
-			name: "a pod on the node is the largest",
-			load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""),
-			// (2,400 + 1,000 + 1,000 + √(40,000 + 90,000 + 40,000)) / 8,000 = 4,812.3 / 8,000 = 0.60154; 20 + 0.8·39.846
-			want: 52,
+			name: "the mean of a pod that the window does not cover is pending", load: measured(0.3),
+			on: append(three()[1:], pod("a-0", "a", "2", "")), pod: pod("p", "a", "2", ""), want: 42,
 		},
+		// a and p: mean 2,000, excess 1,000, variance 371,802.5; b: mean 500, excess 1,000, as much variance;
+		// c: mean 1,000, excess 500, variance 92,950.6.
+		// (2,400 + 2,000 + 1,000 + √836,555.6) / 8,000 = 6,314.6 / 8,000 = 0.78933; 20 + 0.8·21.067
 		{
-			name: "the pod to place is the largest",
-			load: measured(0.3), on: three(), pod: pod("p", "", "2", ""),
-			// Mean 1,000, p95 3,000. (2,400 + 1,000 + 2,000 + √501,802.5) / 8,000 = 6,108.4 / 8,000 = 0.76355; 20 + 0.8·23.645
-			want: 39,
+			name: "without statistics, means are requests and peaks are limits or 1.5 times requests", withoutStatistics: true, load: measured(0.3),
+			on: three(), pod: pod("p", "a", "2", ""), want: 37,
 		},
+		// Mean 1,000, p95 3,000: (2,400 + 1,000 + 2,000) / 8,000 = 0.675; 20 + 0.8·32.5
 		{
-			name: "deviations multiplies the deviation of the others", args: "deviations: 2",
-			load: measured(0.3), on: three(), pod: pod("p", "", "2", ""),
-			// 708.4 more: 6,816.8 / 8,000 = 0.85209; 20 + 0.8·14.791
-			want: 32,
+			name: "a workload with too little history counts as one without", args: "minHistory: 10h1m", load: measured(0.3), on: nil,
+			pod: pod("p", "v", "2", ""), want: 46,
 		},
+		// As if it requested 1,000: mean 500, p95 1,500: (2,400 + 500 + 1,000) / 8,000 = 0.4875; 20 + 0.8·51.25
 		{
-			name: "a volatile workload",
-			load: measured(0.3), on: three(), pod: pod("p", "v", "2", ""),
-			// Excess 1,640: (2,400 + 1,000 + 1,640 + 708.4) / 8,000 = 0.71855; 20 + 0.8·28.145
-			want: 43,
-		},
-		{
-			name: "its limit caps the peak",
-			load: measured(0.3), on: three(), pod: pod("p", "v", "2", "2200m"),
-			// Excess 1,200: (2,400 + 1,000 + 1,200 + 708.4) / 8,000 = 0.66355; 20 + 0.8·33.645
-			want: 47,
-		},
-		{
-			name: "what the node offers caps the peak",
-			load: measured(0.3), on: three(), pod: pod("p", "", "1", "1k"),
-			// Mean 500, p95 8,000: (2,400 + 500 + 7,500 + 708.4) / 8,000 = 1.38855; 2,000 / 138.855
-			want: 14,
-		},
-		{
-			name: "the means of the pods count where less is measured",
-			load: measured(0.1), on: three(), pod: pod("p", "a", "2", ""),
-			// (2,000 + 1,000 + 1,000 + 412.3) / 8,000 = 0.55154; 20 + 0.8·44.846
-			want: 56,
-		},
-		{
-			name: "the mean of a pod that the window does not cover is pending",
-			load: measured(0.3), on: append(three()[1:], pod("a-0", "a", "2", "")), pod: pod("p", "a", "2", ""),
-			// (2,400 + 1,000 + 1,000 + 1,000 + 412.3) / 8,000 = 0.72654; 20 + 0.8·27.346
-			want: 42,
-		},
-		{
-			name: "without statistics, means are requests and peaks are limits or 1.5 times requests", withoutStatistics: true,
-			load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""),
-			// a and p: mean 2,000, excess 1,000, variance 371,802.5; b: mean 500, excess 1,000, as much variance;
-			// c: mean 1,000, excess 500, variance 92,950.6.
-			// (2,400 + 2,000 + 1,000 + √836,555.6) / 8,000 = 6,314.6 / 8,000 = 0.78933; 20 + 0.8·21.067
-			want: 37,
-		},
-		{
-			name: "a workload with too little history counts as one without", args: "minHistory: 10h1m",
-			load: measured(0.3), on: nil, pod: pod("p", "v", "2", ""),
-			// Mean 1,000, p95 3,000: (2,400 + 1,000 + 2,000) / 8,000 = 0.675; 20 + 0.8·32.5
-			want: 46,
-		},
-		{
-			name: "a pod without requests counts the default", args: "unknown: {default: {cpu: 1500m}}",
-			load: measured(0.3), on: nil, pod: pod("p", "", "", ""),
-			// As if it requested 1,000: mean 500, p95 1,500: (2,400 + 500 + 1,000) / 8,000 = 0.4875; 20 + 0.8·51.25
-			want: 61,
+			name: "a pod without requests counts the default", args: "unknown: {default: {cpu: 1500m}}", load: measured(0.3), on: nil,
+			pod: pod("p", "", "", ""), want: 61,
 		},
 		{
 			name: "a node without load is scored by the means of its pods",
@@ -175,28 +141,16 @@ func TestScore(t *testing.T) {
 			want: 56, // as with a measured mean of less than their sum
 		},
 		{name: "and so it is where no node has load", on: three(), pod: pod("p", "a", "2", ""), want: 56},
+		// (3,500 + 2,000 + 1,000 + 914.6) / 8,000 = 0.92683; 20 + 0.8·7.317
 		{
 			name: "without statistics a node without load is scored by requests", withoutStatistics: true,
-			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""),
-			// (3,500 + 2,000 + 1,000 + 914.6) / 8,000 = 0.92683; 20 + 0.8·7.317
-			want: 26,
+			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""), want: 26,
 		},
-		{
-			name: "without load and statistics nothing is scored", withoutStatistics: true, on: three(), pod: pod("p", "a", "2", ""),
-			want: 0,
-		},
-		{
-			name: "Pack rises to the target", args: "strategy: Pack\ntarget: 70",
-			load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""),
-			// 60.154 %: 30·60.154/70 + 70 = 95.780; 20 + 0.8·95.780
-			want: 97,
-		},
-		{
-			name: "and falls beyond it", args: "strategy: Pack\ntarget: 50",
-			load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""),
-			// 50·39.846/50 = 39.846; 20 + 0.8·39.846
-			want: 52,
-		},
+		{name: "without load and statistics nothing is scored", withoutStatistics: true, on: three(), pod: pod("p", "a", "2", ""), want: 0},
+		// 60.154 %: 30·60.154/70 + 70 = 95.780; 20 + 0.8·95.780
+		{name: "Pack rises to the target", args: "strategy: Pack\ntarget: 70", load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""), want: 97},
+		// 50·39.846/50 = 39.846; 20 + 0.8·39.846
+		{name: "and falls beyond it", args: "strategy: Pack\ntarget: 50", load: measured(0.3), on: three(), pod: pod("p", "a", "2", ""), want: 52},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			loads := loadsOf(tc.load)
@@ -242,10 +196,7 @@ func TestScore_Tenants(t *testing.T) {
 	}
 	waiting := func(p *corev1.Pod) *corev1.Pod {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{
-			{
-				Name:  p.Spec.Containers[0].Name,
-				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
-			},
+			{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
 		}
 		return p
 	}
@@ -264,9 +215,7 @@ func TestScore_Tenants(t *testing.T) {
 		{"pods without requests count nothing once they have been there for minHistory", func(name string) *corev1.Pod {
 			return bound(pod(name, "", "", ""), 30*time.Minute)
 		}, 63},
-		{"pods that fail to start count nothing", func(name string) *corev1.Pod {
-			return waiting(bound(pod(name, "", "8", "8"), time.Minute))
-		}, 63},
+		{"pods that fail to start count nothing", func(name string) *corev1.Pod { return waiting(bound(pod(name, "", "8", "8"), time.Minute)) }, 63},
 		{"pods that have ended count nothing", func(name string) *corev1.Pod {
 			p := bound(pod(name, "", "8", "8"), time.Minute)
 			p.Status.Phase = corev1.PodSucceeded
@@ -396,9 +345,7 @@ func TestExplain(t *testing.T) {
 	cpu := &terms.Resources[load.CPU]
 	got := map[string]float64{"mean": cpu.Mean(), "excess": cpu.Excess(), "deviation": cpu.Deviation(), "peak": cpu.Peak()}
 	want := map[string]float64{"mean": 3400, "excess": 1000, "deviation": math.Sqrt(170000), "peak": (4400 + math.Sqrt(170000)) / 8000}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-3 })); diff != "" {
-		t.Errorf("terms (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "terms", want, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-3 }))
 	if terms.Largest[load.CPU] != "ns/c" {
 		t.Errorf("the largest excess is %q's, want ns/c's", terms.Largest[load.CPU])
 	}
@@ -438,9 +385,7 @@ func TestExplain_List(t *testing.T) {
 					listed = append(listed, term.String())
 				}
 			}
-			if diff := cmp.Diff(tc.want, listed); diff != "" {
-				t.Errorf("list (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "list", tc.want, listed)
 		})
 	}
 }
@@ -524,6 +469,54 @@ func TestLoadLine(t *testing.T) {
 		l := newPlugin(t, loads, args+"\n"+noMemory).LoadLine(framework.NewCycleState(), node)
 		if math.Abs(l.Utilization[load.CPU]-peak) > 1e-6 || l.Percent[load.CPU] != want.percent || l.Above[load.CPU] != want.above {
 			t.Errorf("%s: load line %+v, want a peak of %v and %+v", args, l, peak, want)
+		}
+	}
+}
+
+func TestFormula(t *testing.T) {
+	for _, tc := range []struct {
+		name                  string
+		strategy              config.Strategy
+		percent, target, want float64
+	}{
+		{"Spread: an idle node scores 100", config.StrategySpread, 0, 70, 100},
+		// 20 + 80·0.5
+		{"it falls with the peak", config.StrategySpread, 50, 70, 60},
+		{"a peak of 100 percent scores 20", config.StrategySpread, 100, 70, 20},
+		// 20/2
+		{"one of twice that scores half of it", config.StrategySpread, 200, 70, 10},
+		// 20 + 0.8·70
+		{"Pack: an idle node scores by the target", config.StrategyPack, 0, 70, 76},
+		// 20 + 0.8·(30·35/70 + 70)
+		{"it rises to the target", config.StrategyPack, 35, 70, 88},
+		{"the target scores 100", config.StrategyPack, 70, 70, 100},
+		// 20 + 0.8·70·15/30
+		{"it falls beyond", config.StrategyPack, 85, 70, 48},
+		{"a peak of 100 percent scores 20, as in Spread", config.StrategyPack, 100, 70, 20},
+		{"and so does what is above", config.StrategyPack, 200, 70, 10},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Score(tc.strategy, tc.percent, tc.target); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("Score(%s, %v, %v) = %v, want %v", tc.strategy, tc.percent, tc.target, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestFormula_Properties(t *testing.T) {
+	for _, strategy := range []config.Strategy{config.StrategySpread, config.StrategyPack} {
+		for target := 1.0; target <= 99; target++ {
+			last := math.Inf(1)
+			for percent := 0.0; percent <= 1000; percent += 0.5 {
+				got := Score(strategy, percent, target)
+				if got < 0 || got > 100 || math.IsNaN(got) {
+					t.Fatalf("Score(%s, %v, %v) = %v, want a score in [0, 100]", strategy, percent, target, got)
+				}
+				if (strategy == config.StrategySpread || percent > target) && got >= last {
+					t.Fatalf("Score(%s, %v, %v) = %v, want less than at a lower peak: %v", strategy, percent, target, got, last)
+				}
+				last = got
+			}
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -25,10 +26,7 @@ const gpu = "example.com/gpu"
 
 func build(t testing.TB) *RequestBounds {
 	t.Helper()
-	plugin, err := Describe().New(t.Context(), nil, plugintest.NewHandle(), plugintest.NewLoads().Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := check.Value(Describe().New(t.Context(), nil, plugintest.NewHandle(), plugintest.NewLoads().Deps()))(t)
 	return plugin.(*RequestBounds)
 }
 
@@ -174,10 +172,7 @@ func BenchmarkPreFilter_OverStock(b *testing.B) {
 	args := &schedulerconfig.NodeResourcesFitArgs{ScoringStrategy: &schedulerconfig.ScoringStrategy{
 		Type: schedulerconfig.LeastAllocated, Resources: []schedulerconfig.ResourceSpec{{Name: "cpu", Weight: 1}},
 	}}
-	stock, err := noderesources.NewFit(b.Context(), args, nil, feature.Features{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	stock := check.Value(noderesources.NewFit(b.Context(), args, nil, feature.Features{}))(b)
 	pod, nodes, state := with("cpu=1,memory=1Gi", "cpu=500m,memory=500Mi"), cluster(), framework.NewCycleState()
 	var ratios []float64
 	for b.Loop() {

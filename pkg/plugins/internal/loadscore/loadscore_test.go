@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -23,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -106,9 +106,7 @@ func TestExtensions_MissingLoad(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := plugintest.Scores(t, newPercent(loadsOf(tc.cpu), tc.missingLoad), pod, nodes...)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, got)
 		})
 	}
 }
@@ -184,9 +182,7 @@ func TestExtensions_NodeScore(t *testing.T) {
 			pl := newPercent(loadsOf(map[string]float64{"a": 0}), config.MissingLoadRequests)
 			pl.score = &tc.scored
 			got := plugintest.Scores(t, pl, pod, nodeInfo("a", "4"))
-			if diff := cmp.Diff(scores{"a": tc.want}, got); diff != "" {
-				t.Errorf("score (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "score", scores{"a": tc.want}, got)
 		})
 	}
 }
@@ -278,4 +274,81 @@ plimsoll_fallback_total{plugin="test",reason="Absent"} %d
 plimsoll_fallback_total{plugin="test",reason="Expired"} %d
 plimsoll_fallback_total{plugin="test",reason="StepAside"} %d
 `, decisions, absent, expired, skipped)
+}
+
+func TestMemo(t *testing.T) {
+	memo := loadscore.NewMemo[int]("Plugin")
+	state := framework.NewCycleState()
+	if got := memo.Lookup(state); got != nil {
+		t.Fatalf("%d before any was stored", *got)
+	}
+	if kept, first := memo.Store(state, new(1)); *kept != 1 || !first {
+		t.Fatalf("stored %d, first: %v; want 1 and true", *kept, first)
+	}
+	if kept, first := memo.Store(state, new(2)); *kept != 1 || first {
+		t.Errorf("stored %d, first: %v; want 1 as before, and false", *kept, first)
+	}
+	clone := state.Clone()
+	want := map[string]fwk.CycleState{"the state": state, "a clone": clone, "a clone's clone": clone.Clone()}
+	check := func(t *testing.T) {
+		for name, s := range want {
+			if got := memo.Lookup(s); got == nil || *got != 1 {
+				t.Errorf("%s: %v, want 1", name, got)
+			}
+			if allocs := testing.AllocsPerRun(100, func() { memo.Lookup(s) }); allocs != 0 {
+				t.Errorf("%s: %v allocations a lookup, want 0", name, allocs)
+			}
+		}
+	}
+	t.Run("a value is found by the state and its clones", check)
+
+	next := framework.NewCycleState()
+	if got := memo.Lookup(next); got != nil {
+		t.Errorf("the next cycle finds %d", *got)
+	}
+	if kept, first := memo.Store(next, new(3)); *kept != 3 || !first {
+		t.Errorf("the next cycle stored %d, first: %v; want 3 and true", *kept, first)
+	}
+	t.Run("and still so in the next cycle", check)
+}
+
+func TestPacking(t *testing.T) {
+	for _, tc := range []struct {
+		name                      string
+		utilization, target, want float64
+	}{
+		// (100-40)·0/40 + 40
+		{"an idle node scores the target", 0, 40, 40},
+		// (100-40)·10/40 + 40
+		{"below the target it rises", 10, 40, 55},
+		// (100-40)·25/40 + 40
+		{"below the target it rises further", 25, 40, 77.5},
+		// (100-40)·40/40 + 40
+		{"at the target it is highest", 40, 40, 100},
+		// 40·(100-50)/(100-40)
+		{"beyond the target it falls", 50, 40, 100.0 / 3},
+		// 40·(100-100)/(100-40)
+		{"a full node scores 0", 100, 40, 0},
+		{"an overfull node scores 0", 170, 40, 0},
+		// (100-1)·1/1 + 1
+		{"the lowest target spreads", 1, 1, 100},
+		// 99·(100-99.5)/(100-99)
+		{"the highest target packs to the brim", 99.5, 99, 49.5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := loadscore.Packing(tc.utilization, tc.target); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("Packing(%v, %v) = %v, want %v", tc.utilization, tc.target, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPacking_StaysInRange(t *testing.T) {
+	for target := 1.0; target <= 99; target++ {
+		for utilization := 0.0; utilization <= 200; utilization += 0.5 {
+			if got := loadscore.Packing(utilization, target); got < 0 || got > 100 || math.IsNaN(got) {
+				t.Fatalf("Packing(%v, %v) = %v, want a score in [0, 100]", utilization, target, got)
+			}
+		}
+	}
 }
