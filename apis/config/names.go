@@ -23,14 +23,7 @@ const (
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
 	return []string{
-		DecisionRecord,
-		LoadThreshold,
-		LoadVariationRiskBalancing,
-		LowRiskOverCommitment,
-		NodeMetrics,
-		Peaks,
-		PredictedPeak,
-		RequestBounds,
-		TargetLoadPacking,
+		DecisionRecord, LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak,
+		RequestBounds, TargetLoadPacking,
 	}
 }

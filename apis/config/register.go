@@ -14,14 +14,8 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: runtime.
 // AddToScheme registers the internal types.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
-		&TargetLoadPackingArgs{},
-		&LoadVariationRiskBalancingArgs{},
-		&LowRiskOverCommitmentArgs{},
-		&PeaksArgs{},
-		&LoadThresholdArgs{},
-		&NodeMetricsArgs{},
-		&PredictedPeakArgs{},
-		&DecisionRecordArgs{},
+		&TargetLoadPackingArgs{}, &LoadVariationRiskBalancingArgs{}, &LowRiskOverCommitmentArgs{}, &PeaksArgs{}, &LoadThresholdArgs{},
+		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{},
 	)
 	return nil
 }

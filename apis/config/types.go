@@ -8,121 +8,93 @@ import (
 // MetricProviderType names a kind of metrics source.
 type MetricProviderType string
 
+// The kinds of metrics sources.
 const (
-	// KubernetesMetricsServer reads metrics.k8s.io of the cluster that is scheduled.
 	KubernetesMetricsServer MetricProviderType = "KubernetesMetricsServer"
-	// Prometheus reads any server that speaks the Prometheus HTTP API.
-	Prometheus MetricProviderType = "Prometheus"
-	// SignalFx reads SignalFx, which is now Splunk Observability Cloud.
-	SignalFx MetricProviderType = "SignalFx"
-	// Datadog reads Datadog.
-	Datadog MetricProviderType = "Datadog"
+	Prometheus              MetricProviderType = "Prometheus"
+	SignalFx                MetricProviderType = "SignalFx"
+	Datadog                 MetricProviderType = "Datadog"
 )
 
 // Dialect names the family of series that hold a node's load.
 type Dialect string
 
+// The dialects of Prometheus and, last, those of Datadog. Auto takes the first with at least half as many nodes as the best. It
+// searches again when that returns no data.
 const (
-	// DialectAuto takes the first dialect with at least half as many nodes as the best. It searches again when that returns no data.
-	DialectAuto Dialect = "Auto"
-	// DialectNodeExporter reads node_exporter's raw series.
-	DialectNodeExporter Dialect = "NodeExporter"
-	// DialectKubePrometheus reads the recording rules of the kube-prometheus mixins.
+	DialectAuto           Dialect = "Auto"
+	DialectNodeExporter   Dialect = "NodeExporter"
 	DialectKubePrometheus Dialect = "KubePrometheus"
-	// DialectKubelet reads the kubelet's /metrics/resource.
-	DialectKubelet Dialect = "Kubelet"
-	// DialectCAdvisor reads the root cgroup of the kubelet's /metrics/cadvisor.
-	DialectCAdvisor Dialect = "cAdvisor"
-
-	// DialectUtilization reads cpu.utilization and memory.utilization of Datadog.
-	DialectUtilization Dialect = "Utilization"
-	// DialectDatadogAgent reads system.cpu.idle and system.mem.pct_usable of Datadog's own agent.
-	DialectDatadogAgent Dialect = "DatadogAgent"
+	DialectKubelet        Dialect = "Kubelet"
+	DialectCAdvisor       Dialect = "cAdvisor"
+	DialectUtilization    Dialect = "Utilization"
+	DialectDatadogAgent   Dialect = "DatadogAgent"
 )
 
 // MissingLoad says how a plugin evaluates a node with unknown load.
 type MissingLoad string
 
+// Requests evaluates the node by its pods' requests. Neutral gives it the mean score of the nodes whose load is known, and Lowest
+// the lowest score. Pass and Reject are for filters.
 const (
-	// MissingLoadRequests evaluates the node by its pods' requests.
 	MissingLoadRequests MissingLoad = "Requests"
-	// MissingLoadNeutral gives the node the mean score of the nodes whose load is known.
-	MissingLoadNeutral MissingLoad = "Neutral"
-	// MissingLoadLowest gives the node the lowest score.
-	MissingLoadLowest MissingLoad = "Lowest"
-
-	// MissingLoadPass makes a filter accept the node.
-	MissingLoadPass MissingLoad = "Pass"
-	// MissingLoadReject makes a filter reject the node.
-	MissingLoadReject MissingLoad = "Reject"
+	MissingLoadNeutral  MissingLoad = "Neutral"
+	MissingLoadLowest   MissingLoad = "Lowest"
+	MissingLoadPass     MissingLoad = "Pass"
+	MissingLoadReject   MissingLoad = "Reject"
 )
 
 // Statistic is the statistic of the measured load that is compared with a threshold.
 type Statistic string
 
+// The statistics over the window. The predicted peak follows from those of the pods' workloads.
 const (
-	// StatisticMean is the mean over the window.
-	StatisticMean Statistic = "Mean"
-	// StatisticMeanPlusStdDev is the mean plus a multiple of the standard deviation.
+	StatisticMean           Statistic = "Mean"
 	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
-	// StatisticP95 is the 95th percentile over the window.
-	StatisticP95 Statistic = "P95"
-	// StatisticMax is the maximum over the window.
-	StatisticMax Statistic = "Max"
-	// StatisticPredictedPeak is the peak that the statistics of the pods' workloads predict.
-	StatisticPredictedPeak Statistic = "PredictedPeak"
+	StatisticP95            Statistic = "P95"
+	StatisticMax            Statistic = "Max"
+	StatisticPredictedPeak  Statistic = "PredictedPeak"
 )
 
 // UnlimitedPods selects the limit that LowRiskOverCommitment assumes for a pod that has a container without one.
 type UnlimitedPods string
 
+// Unlimited takes 10 times the request of the pod, and at most the allocatable of the node. AsRequest takes the sum of the
+// containers' limits, and at least the pod's request.
 const (
-	// UnlimitedPodsUnlimited takes 10 times the request of the pod, and at most the allocatable of the node.
 	UnlimitedPodsUnlimited UnlimitedPods = "Unlimited"
-	// UnlimitedPodsAsRequest takes the sum of the containers' limits, and at least the pod's request.
 	UnlimitedPodsAsRequest UnlimitedPods = "AsRequest"
 )
 
 // Strategy says which predicted peaks PredictedPeak prefers.
 type Strategy string
 
+// Spread prefers the node of the lowest peak, and Pack nodes up to a target.
 const (
-	// StrategySpread prefers the node of the lowest peak.
 	StrategySpread Strategy = "Spread"
-	// StrategyPack prefers nodes up to a target, and from there on the node of the lowest peak.
-	StrategyPack Strategy = "Pack"
+	StrategyPack   Strategy = "Pack"
 )
 
 // WhenNoneFits says what happens to a pod when a soft limit rejects every node that the pod would otherwise fit.
 type WhenNoneFits string
 
+// Relax waives the limit for the pod, at once and before any pod is preempted. Reject keeps the pod pending.
 const (
-	// WhenNoneFitsRelax waives the limit for the pod, at once and before any pod is preempted.
-	WhenNoneFitsRelax WhenNoneFits = "Relax"
-	// WhenNoneFitsReject keeps the pod pending until a node is below the limit again.
+	WhenNoneFitsRelax  WhenNoneFits = "Relax"
 	WhenNoneFitsReject WhenNoneFits = "Reject"
 )
 
 // Preference says which values of a metric are better.
 type Preference string
 
+// The preferences.
 const (
-	// PreferLower prefers low values.
-	PreferLower Preference = "Lower"
-	// PreferHigher prefers high values.
+	PreferLower  Preference = "Lower"
 	PreferHigher Preference = "Higher"
 )
 
-// LoadQueries are custom queries in the provider's language. They replace the dialect's. Each query yields one series per node.
-//
-//   - Prometheus: the value is the mean utilization over `$window`, as a fraction of capacity.
-//   - SignalFx, Datadog: the values are utilizations in percent.
-//
-// At least one of the two is set. A resource without a query uses the dialect's.
-type LoadQueries struct {
-	CPU    string
-	Memory string
-}
+// LoadQueries are custom queries in the provider's language. They replace the dialect's.
+type LoadQueries struct{ CPU, Memory string }
 
 // DefaultNodeLabels returns the labels of a series that may name its node where the arguments name none.
 func DefaultNodeLabels() []string {
@@ -200,9 +172,7 @@ type LowRiskOverCommitmentArgs struct {
 
 // PowerModel is the power of a node at a CPU utilization of x percent: K0 + K1·e^(K2·x). All models share a unit.
 // K0, K1 and K1·e^(K2·100) are in [-1e15, 1e15].
-type PowerModel struct {
-	K0, K1, K2 float64
-}
+type PowerModel struct{ K0, K1, K2 float64 }
 
 // NodePowerModel is the power model of the nodes with all labels of NodeSelector. An empty one selects all nodes.
 type NodePowerModel struct {
@@ -222,16 +192,10 @@ type PeaksArgs struct {
 }
 
 // Thresholds are utilizations in percent, in [1, 100]; a resource without one is not limited.
-type Thresholds struct {
-	CPU    *int64
-	Memory *int64
-}
+type Thresholds struct{ CPU, Memory *int64 }
 
 // ThresholdWindows are the windows over which the resources are measured.
-type ThresholdWindows struct {
-	CPU    metav1.Duration
-	Memory metav1.Duration
-}
+type ThresholdWindows struct{ CPU, Memory metav1.Duration }
 
 // Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
@@ -259,10 +223,7 @@ type LoadThresholdArgs struct {
 }
 
 // MetricBounds are the values of a metric that get the highest and the lowest score.
-type MetricBounds struct {
-	Best  float64
-	Worst float64
-}
+type MetricBounds struct{ Best, Worst float64 }
 
 // PendingPods counts pods that a metric does not show yet.
 type PendingPods struct {

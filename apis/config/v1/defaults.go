@@ -13,41 +13,8 @@ import (
 )
 
 const (
-	defaultSignalFxAddress = "https://api.signalfx.com"
-	defaultDatadogAddress  = "https://api.datadoghq.com"
-
-	defaultWindow          = 5 * time.Minute
-	defaultRefreshInterval = 30 * time.Second
-	defaultMaxAge          = 5 * time.Minute
-	defaultTimeout         = 10 * time.Second
-	defaultDriftTolerance  = 10.0
-
-	defaultTargetUtilization         = 40
-	defaultRequestMilliCPU           = 1000
-	defaultDefaultRequestsMultiplier = "1.5"
-	defaultMaxLimitRequestRatio      = 10.0
-
-	defaultSafeVarianceMargin      = 1.0
-	defaultSafeVarianceSensitivity = 1.0
-
-	defaultSmoothingWindowSize = 5
-	defaultRiskLimitWeight     = 0.5
-
-	defaultCPUThreshold    = 80
-	defaultMemoryThreshold = 90
-	defaultStdDevFactor    = 1.0
-
-	defaultMetricWeight = 1
-
-	defaultHistory                  = 24 * time.Hour
-	defaultMinHistory               = 30 * time.Minute
-	defaultDeviations               = 1.0
-	defaultUnknownRequestMultiplier = 1.5
-	// defaultUnknownCPU is in cores. In replays, 2 cores gave fewer hot minutes than 1 core; 3 cores gave no improvement over 2.
-	defaultUnknownCPU = 2
-	// defaultUnknownMemoryBytes is what kube-scheduler's scoring assumes for a container without a memory request.
-	defaultUnknownMemoryBytes = 200 << 20
-	defaultPeakTarget         = 70
+	defaultWindow               = 5 * time.Minute
+	defaultMaxLimitRequestRatio = 10.0
 )
 
 // SetDefaults_MetricProviderSpec sets unset fields, except the timeout: its default depends on MaxAge.
@@ -55,9 +22,9 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	obj.Type = cmp.Or(obj.Type, config.KubernetesMetricsServer)
 	switch obj.Type {
 	case config.SignalFx:
-		obj.Address = cmp.Or(obj.Address, defaultSignalFxAddress)
+		obj.Address = cmp.Or(obj.Address, "https://api.signalfx.com")
 	case config.Datadog:
-		obj.Address = cmp.Or(obj.Address, defaultDatadogAddress)
+		obj.Address = cmp.Or(obj.Address, "https://api.datadoghq.com")
 	}
 	obj.InsecureSkipVerify = cmp.Or(obj.InsecureSkipVerify, ptr.To(false))
 	obj.Dialect = cmp.Or(obj.Dialect, config.DialectAuto)
@@ -70,11 +37,11 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 // SetDefaults_LoadSpec sets unset fields.
 func SetDefaults_LoadSpec(obj *LoadSpec) {
 	obj.Window = cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow})
-	obj.RefreshInterval = cmp.Or(obj.RefreshInterval, &metav1.Duration{Duration: defaultRefreshInterval})
-	obj.MaxAge = cmp.Or(obj.MaxAge, &metav1.Duration{Duration: defaultMaxAge})
-	obj.DriftTolerance = cmp.Or(obj.DriftTolerance, ptr.To(defaultDriftTolerance))
+	obj.RefreshInterval = cmp.Or(obj.RefreshInterval, &metav1.Duration{Duration: 30 * time.Second})
+	obj.MaxAge = cmp.Or(obj.MaxAge, &metav1.Duration{Duration: 5 * time.Minute})
+	obj.DriftTolerance = cmp.Or(obj.DriftTolerance, ptr.To(10.0))
 	if obj.MetricProvider.Timeout == nil {
-		timeout := defaultTimeout
+		timeout := 10 * time.Second
 		// With at most half of maxAge, one refresh can hang and another can still succeed before the load expires. Validation
 		// refuses a maxAge of zero or less.
 		if half := obj.MaxAge.Duration / 2; half > 0 {
@@ -87,36 +54,34 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 // SetDefaults_TargetLoadPackingArgs sets unset fields.
 func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
-	obj.TargetUtilization = cmp.Or(obj.TargetUtilization, ptr.To[int64](defaultTargetUtilization))
+	obj.TargetUtilization = cmp.Or(obj.TargetUtilization, ptr.To[int64](40))
 	// An explicit empty list is kept: containers with neither limit nor request are then expected to use nothing.
 	if obj.DefaultRequests == nil {
-		obj.DefaultRequests = ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
-		}
+		obj.DefaultRequests = ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(1000, resource.DecimalSI)}
 	}
-	obj.DefaultRequestsMultiplier = cmp.Or(obj.DefaultRequestsMultiplier, ptr.To(defaultDefaultRequestsMultiplier))
+	obj.DefaultRequestsMultiplier = cmp.Or(obj.DefaultRequestsMultiplier, ptr.To("1.5"))
 	obj.MaxLimitRequestRatio = cmp.Or(obj.MaxLimitRequestRatio, ptr.To(defaultMaxLimitRequestRatio))
 }
 
 // SetDefaults_LoadVariationRiskBalancingArgs sets unset fields.
 func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
-	obj.SafeVarianceMargin = cmp.Or(obj.SafeVarianceMargin, ptr.To(defaultSafeVarianceMargin))
-	obj.SafeVarianceSensitivity = cmp.Or(obj.SafeVarianceSensitivity, ptr.To(defaultSafeVarianceSensitivity))
+	obj.SafeVarianceMargin = cmp.Or(obj.SafeVarianceMargin, ptr.To(1.0))
+	obj.SafeVarianceSensitivity = cmp.Or(obj.SafeVarianceSensitivity, ptr.To(1.0))
 }
 
 // SetDefaults_LowRiskOverCommitmentArgs sets unset fields.
 func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
 	// Not Requests: a node with unknown load would then have no measured risk, and would usually get the best score.
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
-	obj.SmoothingWindowSize = cmp.Or(obj.SmoothingWindowSize, ptr.To[int64](defaultSmoothingWindowSize))
+	obj.SmoothingWindowSize = cmp.Or(obj.SmoothingWindowSize, ptr.To[int64](5))
 	obj.UnlimitedPods = cmp.Or(obj.UnlimitedPods, config.UnlimitedPodsAsRequest)
 	if obj.RiskLimitWeights == nil {
 		obj.RiskLimitWeights = map[corev1.ResourceName]float64{}
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if _, ok := obj.RiskLimitWeights[name]; !ok {
-			obj.RiskLimitWeights[name] = defaultRiskLimitWeight
+			obj.RiskLimitWeights[name] = 0.5
 		}
 	}
 }
@@ -130,13 +95,13 @@ func SetDefaults_PeaksArgs(obj *PeaksArgs) {
 func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	if obj.Thresholds.CPU == nil && obj.Thresholds.Memory == nil {
-		obj.Thresholds = Thresholds{CPU: ptr.To[int64](defaultCPUThreshold), Memory: ptr.To[int64](defaultMemoryThreshold)}
+		obj.Thresholds = Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)}
 	}
 	window := cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow}) // the embedded LoadSpec gets its defaults after this
 	obj.Windows.CPU = cmp.Or(obj.Windows.CPU, ptr.To(*window))
 	obj.Windows.Memory = cmp.Or(obj.Windows.Memory, ptr.To(*window))
 	obj.Statistic = cmp.Or(obj.Statistic, config.StatisticMean)
-	obj.StdDevFactor = cmp.Or(obj.StdDevFactor, ptr.To(defaultStdDevFactor))
+	obj.StdDevFactor = cmp.Or(obj.StdDevFactor, ptr.To(1.0))
 	obj.IgnoreDaemonSets = cmp.Or(obj.IgnoreDaemonSets, ptr.To(true))
 	obj.WhenNoneFits = cmp.Or(obj.WhenNoneFits, config.WhenNoneFitsRelax)
 }
@@ -146,7 +111,7 @@ func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	window := cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow}) // the embedded LoadSpec gets its defaults after this
 	for i := range obj.Metrics {
 		m := &obj.Metrics[i]
-		m.Weight = cmp.Or(m.Weight, ptr.To[int64](defaultMetricWeight))
+		m.Weight = cmp.Or(m.Weight, ptr.To[int64](1))
 		if m.Pending != nil {
 			m.Pending.Window = cmp.Or(m.Pending.Window, ptr.To(*window))
 		}
@@ -156,43 +121,35 @@ func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 
 // SetDefaults_StatisticsSpec sets unset fields.
 func SetDefaults_StatisticsSpec(obj *StatisticsSpec) {
-	if obj.History == nil {
-		obj.History = &metav1.Duration{Duration: defaultHistory}
-	}
+	obj.History = cmp.Or(obj.History, &metav1.Duration{Duration: 24 * time.Hour})
 }
 
 // SetDefaults_UnknownUsage sets unset fields.
 func SetDefaults_UnknownUsage(obj *UnknownUsage) {
-	if obj.RequestMultiplier == nil {
-		obj.RequestMultiplier = ptr.To(defaultUnknownRequestMultiplier)
-	}
+	obj.RequestMultiplier = cmp.Or(obj.RequestMultiplier, ptr.To(1.5))
 	// An explicit empty list is kept: containers with neither limit nor request are then expected to use nothing.
 	if obj.Default == nil {
 		obj.Default = ResourceList{
-			corev1.ResourceCPU:    *resource.NewQuantity(defaultUnknownCPU, resource.DecimalSI),
-			corev1.ResourceMemory: *resource.NewQuantity(defaultUnknownMemoryBytes, resource.BinarySI),
+			// In replays, 2 cores gave fewer hot minutes than 1 core; 3 cores gave no improvement over 2.
+			corev1.ResourceCPU: *resource.NewQuantity(2, resource.DecimalSI),
+			// What kube-scheduler's scoring assumes for a container without a memory request.
+			corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
 		}
 	}
 }
 
 // SetDefaults_PeakSpec sets unset fields.
 func SetDefaults_PeakSpec(obj *PeakSpec) {
-	if obj.MinHistory == nil {
-		obj.MinHistory = &metav1.Duration{Duration: defaultMinHistory}
-	}
-	if obj.Deviations == nil {
-		obj.Deviations = ptr.To(defaultDeviations)
-	}
-	if obj.MaxLimitRequestRatio == nil {
-		obj.MaxLimitRequestRatio = ptr.To(defaultMaxLimitRequestRatio)
-	}
+	obj.MinHistory = cmp.Or(obj.MinHistory, &metav1.Duration{Duration: 30 * time.Minute})
+	obj.Deviations = cmp.Or(obj.Deviations, ptr.To(1.0))
+	obj.MaxLimitRequestRatio = cmp.Or(obj.MaxLimitRequestRatio, ptr.To(defaultMaxLimitRequestRatio))
 }
 
 // SetDefaults_PredictedPeakArgs sets unset fields.
 func SetDefaults_PredictedPeakArgs(obj *PredictedPeakArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.Strategy = cmp.Or(obj.Strategy, config.StrategySpread)
-	obj.Target = cmp.Or(obj.Target, ptr.To[int64](defaultPeakTarget))
+	obj.Target = cmp.Or(obj.Target, ptr.To[int64](70))
 }
 
 // SetDefaults_DecisionRecordArgs sets unset fields.

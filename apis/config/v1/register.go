@@ -20,14 +20,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
-		&TargetLoadPackingArgs{},
-		&LoadVariationRiskBalancingArgs{},
-		&LowRiskOverCommitmentArgs{},
-		&PeaksArgs{},
-		&LoadThresholdArgs{},
-		&NodeMetricsArgs{},
-		&PredictedPeakArgs{},
-		&DecisionRecordArgs{},
+		&TargetLoadPackingArgs{}, &LoadVariationRiskBalancingArgs{}, &LowRiskOverCommitmentArgs{}, &PeaksArgs{}, &LoadThresholdArgs{},
+		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{},
 	)
 	return nil
 }
