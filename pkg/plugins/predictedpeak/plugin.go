@@ -151,8 +151,8 @@ func (t *Terms) List() (terms []explain.Term) {
 // atFull is the score of a peak of 100 percent.
 const atFull = 20.0
 
-// Score scores a peak, in percent, with a target in [1, 99]. Spread falls in a line from 100 at a peak of 0 to atFull at 100. Pack is
-// loadscore.Packing, scaled to [atFull, 100]. Above 100 percent both are atFull over the peak: the lowest is still preferred.
+// Score scores a peak, in percent, with a target in [1, 99]. Spread falls in a line from 100 at a peak of 0 to atFull at 100. Pack
+// is loadscore.Packing, scaled to [atFull, 100]. Above 100 percent both are atFull over the peak: the lowest is still preferred.
 func Score(strategy config.Strategy, percent, target float64) float64 {
 	if percent > 100 {
 		return atFull * 100 / percent
