@@ -54,9 +54,7 @@ func TestSecret_ShowsWhetherItIsSet(t *testing.T) {
 		{name: "not set, as Go", format: "%#v", value: "", want: `""`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := fmt.Sprintf(tt.format, tt.value); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
+			check.Equal(t, "text", tt.want, fmt.Sprintf(tt.format, tt.value))
 		})
 	}
 }

@@ -138,9 +138,7 @@ func TestEstimateFollowsCapacity(t *testing.T) {
 
 func TestUtilization(t *testing.T) {
 	// (2,000 + 500 + 1,500) / 8,000 = 0.5
-	if got := (&ResourceEstimate{Mean: 2000, Pending: 500, Base: 8000}).Utilization(1500); got != 0.5 {
-		t.Errorf("utilization = %v, want 0.5", got)
-	}
+	check.Equal(t, "utilization", 0.5, (&ResourceEstimate{Mean: 2000, Pending: 500, Base: 8000}).Utilization(1500))
 	if got := (&ResourceEstimate{}).Utilization(0); got != 1 {
 		t.Errorf("utilization of a node without capacity = %v, want 1: it has no room", got)
 	}
@@ -160,12 +158,8 @@ func TestKnows(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			model, _ := newModel(flat(0), tc.nodes)
 			view := model.View(framework.NewCycleState())
-			if got := view.Knows(load.CPU); got != tc.cpu {
-				t.Errorf("Knows(CPU) = %v, want %v", got, tc.cpu)
-			}
-			if got := view.Knows(load.Memory); got != tc.memory {
-				t.Errorf("Knows(Memory) = %v, want %v", got, tc.memory)
-			}
+			check.Equal(t, "Knows(CPU)", tc.cpu, view.Knows(load.CPU))
+			check.Equal(t, "Knows(Memory)", tc.memory, view.Knows(load.Memory))
 		})
 	}
 }
@@ -185,9 +179,7 @@ func TestCycleSeesOneSnapshot(t *testing.T) {
 		}
 	}
 	// 0.75 of 8,000m
-	if got := model.View(next).Estimate(n)[load.CPU].Mean; got != 6000 {
-		t.Errorf("the next cycle sees %v milliCPU, want 6000", got)
-	}
+	check.Equal(t, "the next cycle sees milliCPU", 6000.0, model.View(next).Estimate(n)[load.CPU].Mean)
 }
 
 func TestEstimateDoesNotAllocate(t *testing.T) {
@@ -195,9 +187,7 @@ func TestEstimateDoesNotAllocate(t *testing.T) {
 		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}})
 	n, view := newNode(t, "n"), model.View(framework.NewCycleState())
 	view.Estimate(n)
-	if allocs := testing.AllocsPerRun(100, func() { view.Estimate(n) }); allocs != 0 {
-		t.Errorf("%v allocations per estimate, want 0", allocs)
-	}
+	check.Equal(t, "allocations per estimate", 0.0, testing.AllocsPerRun(100, func() { view.Estimate(n) }))
 }
 
 func BenchmarkEstimate(b *testing.B) {
@@ -284,8 +274,6 @@ func TestModel_Quantile(t *testing.T) {
 			loads[0].Resources[load.CPU].Pending != tc.wantPending {
 			t.Errorf("%s: pending of the pod is %v, want %v", tc.name, loads[0].Resources[load.CPU].Pending, tc.wantPending)
 		}
-		if got := model.Measured(info.Node())[load.CPU].Mean; got != tc.wantMean {
-			t.Errorf("%s: measured %v outside of a cycle, want %v", tc.name, got, tc.wantMean)
-		}
+		check.Equal(t, tc.name+": measured outside of a cycle", tc.wantMean, model.Measured(info.Node())[load.CPU].Mean)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
@@ -46,9 +47,7 @@ func TestNodeMetrics(t *testing.T) {
 			"not read": {"a": {0, false}, "elsewhere": {0, false}},
 		} {
 			values, wantAny := view.Values(metric), metric == "x" || metric == "y"
-			if got := values.Any(); got != wantAny {
-				t.Errorf("%s: some node has a value of %s: %v, want %v", name, metric, got, wantAny)
-			}
+			check.Equal(t, fmt.Sprintf("%s: some node has a value of %s", name, metric), wantAny, values.Any())
 			for node, want := range want {
 				// By name, and by the node twice: the second time the row is memoized.
 				for _, row := range []int{view.RowOf(node), view.Row(infos[node]), view.Row(infos[node])} {
@@ -70,9 +69,7 @@ func TestNodeMetrics(t *testing.T) {
 			t.Errorf("values of %s are from %v to %v, want none", metric, lowest, highest)
 		}
 	}
-	if row := m.Latest().RowOf("elsewhere"); row != NoRow {
-		t.Errorf("a node without any value has row %d, want none", row)
-	}
+	check.Equal(t, "a node without any value has row", NoRow, m.Latest().RowOf("elsewhere"))
 }
 
 // bound is a pod that was bound that long ago, and still pulls its images.
@@ -122,9 +119,7 @@ func TestRecentPods(t *testing.T) {
 			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("%v pods are uncovered, want %v", got, tc.want)
 			}
-			if got := pods.Uncovered(view, NoRow, view.Values("x"), window, ""); got != 0 {
-				t.Errorf("%v pods are uncovered without a row, want 0", got)
-			}
+			check.Equal(t, "pods are uncovered without a row", 0.0, pods.Uncovered(view, NoRow, view.Values("x"), window, ""))
 		})
 	}
 }
@@ -176,18 +171,12 @@ func TestRecentPods_ReadsChanges(t *testing.T) {
 		pods.Read(view, view.Row(info), info)
 		return pods.Uncovered(view, view.Row(info), view.Values("x"), window, "")
 	}
-	if got := uncovered(); got != 0 {
-		t.Errorf("%v pods on the empty node, want 0", got)
-	}
+	check.Equal(t, "pods on the empty node", 0.0, uncovered())
 	info.AddPod(podOf("", nil))
-	if got := uncovered(); got != 1 {
-		t.Errorf("%v pods after one was placed, want 1", got)
-	}
+	check.Equal(t, "pods after one was placed", 1.0, uncovered())
 	if allocations := testing.AllocsPerRun(100, func() { view := m.Latest(); pods.Read(view, 0, info) }); allocations > 1 {
 		t.Errorf("%v allocations for a node that has not changed, want that of the view alone", allocations)
 	}
 	publish("0", "a") // another index, in which a has another row
-	if got := uncovered(); got != 1 {
-		t.Errorf("%v pods after a node was added, want 1", got)
-	}
+	check.Equal(t, "pods after a node was added", 1.0, uncovered())
 }

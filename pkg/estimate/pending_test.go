@@ -88,9 +88,7 @@ func TestUncoveredShare_MeasurementOfTheMoment(t *testing.T) {
 		"started before": {podOf(corev1.PodRunning, nil, ago(time.Nanosecond)), 0},
 		"started after":  {podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
 	} {
-		if got := uncoveredShare(&m, tc.pod); got != tc.want {
-			t.Errorf("%s: uncovered share = %v, want %v", name, got, tc.want)
-		}
+		check.Equal(t, name+": uncovered share", tc.want, uncoveredShare(&m, tc.pod))
 	}
 }
 
@@ -116,9 +114,7 @@ func TestPending_IsTheSumOverThePods(t *testing.T) {
 		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got[load.CPU].Pending, got[load.Memory].Pending, 2*gib)
 	}
 	// (0.25·8,000 + 1,800 + 200) / 8,000
-	if u := got[load.CPU].Utilization(200); u != 0.5 {
-		t.Errorf("utilization with a pod of 200 milliCPU = %v, want 0.5", u)
-	}
+	check.Equal(t, "utilization with a pod of 200 milliCPU", 0.5, got[load.CPU].Utilization(200))
 }
 
 func TestPending_FollowsTheNode(t *testing.T) {
@@ -132,9 +128,7 @@ func TestPending_FollowsTheNode(t *testing.T) {
 		t.Fatalf("pending on an empty node: %v", got)
 	}
 	n.AddPod(pod)
-	if got := pending(); got != 500 {
-		t.Errorf("pending after a pod was assumed: %v, want 500", got)
-	}
+	check.Equal(t, "pending after a pod was assumed", 500.0, pending())
 	check.OK(t, n.RemovePod(klog.Background(), pod))
 	if got := pending(); got != 0 {
 		t.Errorf("pending after the pod's binding failed: %v, want 0: it leaves no trace", got)
@@ -165,9 +159,7 @@ func TestPending_CoveredPodsCountNothingAfterARestart(t *testing.T) {
 	}
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(newNode(t, "n").Node())
-	if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; got != 0 {
-		t.Errorf("pending: %v milliCPU, want 0", got)
-	}
+	check.Equal(t, "pending: milliCPU", 0.0, model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending)
 }
 
 func TestEachPodIsEstimatedOnce(t *testing.T) {
@@ -191,9 +183,7 @@ func TestEachPodIsEstimatedOnce(t *testing.T) {
 	} {
 		step.before()
 		model.View(framework.NewCycleState()).Estimate(n)
-		if calls != step.want {
-			t.Errorf("%s: %d estimates in all, want %d", step.name, calls, step.want)
-		}
+		check.Equal(t, step.name+": estimates in all", step.want, calls)
 	}
 }
 
@@ -319,15 +309,11 @@ func TestPending_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 		step.change()
 		n.Generation = generation
 		state := minortest.PodGroupCycle(t)
-		if got := model.View(state).Estimate(n)[load.CPU].Pending; got != step.want {
-			t.Errorf("%s: pending %v, want %v", step.name, got, step.want)
-		}
+		check.Equal(t, step.name+": pending", step.want, model.View(state).Estimate(n)[load.CPU].Pending)
 	}
 	remove(c)
 	n.Generation = generation
-	if got := model.View(framework.NewCycleState()).Estimate(n)[load.CPU].Pending; got != 0 {
-		t.Errorf("once the group is done: pending %v, want 0", got)
-	}
+	check.Equal(t, "once the group is done: pending", 0.0, model.View(framework.NewCycleState()).Estimate(n)[load.CPU].Pending)
 }
 
 func drawPod(t *rapid.T, i int) *corev1.Pod {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
@@ -102,9 +103,7 @@ func TestPerNode_NeverMeasured(t *testing.T) {
 			t.Errorf("%+v with %+v, want 2 pods, and the requests as estimate", *got, e[load.CPU])
 		}
 	}
-	if d.both != 1 {
-		t.Errorf("derived %d times, want once", d.both)
-	}
+	check.Equal(t, "derived times", 1, d.both)
 }
 
 // TestPerNode_ManyNodesThatCameAndWent has an autoscaler replace nodes while no load is read.
@@ -201,7 +200,5 @@ func TestView_ForAllocatesNothingPerNode(t *testing.T) {
 		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	info := podsWithout(t, func(*corev1.Pod) {})
 	view := model.View(framework.NewCycleState()).For(st.MakePod().Namespace("c").Obj())
-	if allocs := testing.AllocsPerRun(100, func() { view.Resource(info, load.CPU) }); allocs != 0 {
-		t.Errorf("%v allocations, want 0", allocs)
-	}
+	check.Equal(t, "allocations", 0.0, testing.AllocsPerRun(100, func() { view.Resource(info, load.CPU) }))
 }

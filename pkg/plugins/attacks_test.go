@@ -74,9 +74,7 @@ func attacks(exporter target) map[string][]target {
 		"a service called node-exporter":     {of("node-exporter", onePod)},
 		"a pod on each node":                 {of("a", pods)},
 		"pods of a service of the same name": {of("node-exporter", pods)},
-		nodePorts: {of("a", func(node int) map[string]string {
-			return map[string]string{"instance": fmt.Sprintf("10.0.0.%d:30000", node)}
-		})},
+		nodePorts: {of("a", func(node int) map[string]string { return map[string]string{"instance": fmt.Sprintf("10.0.0.%d:30000", node)} })},
 		"labels of the exporter by honor_labels": {func(node int) map[string]string {
 			labels := exporter((node + 1) % attackedNodes)
 			labels["job"], labels["node"] = "a", fmt.Sprint("node-", node)
@@ -233,9 +231,7 @@ func TestAttacks_SteerNobody(t *testing.T) {
 						server.forged = forged
 						got, contested := placedBy(t, s, name, args)
 						if attack == nodePorts { // as the exporter's, the instance is the node: only a selector tells them apart
-							if contested != attackedNodes {
-								t.Errorf("%d nodes contested, want all", contested)
-							}
+							check.Equal(t, "nodes contested", attackedNodes, contested)
 							return
 						}
 						if got != honest || contested != 0 {

@@ -321,9 +321,7 @@ profiles:
 	}
 	l.eventually("an Event", func() bool { decide(); return eventsOn() > 0 })
 	decide()
-	if n := eventsOn(); n != 1 {
-		t.Errorf("%d Events, want one", n)
-	}
+	check.Equal(t, "Events", 1, eventsOn())
 }
 
 // chartConfiguration is the configuration in the chart's default values.

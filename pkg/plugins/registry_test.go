@@ -169,9 +169,7 @@ func TestNewRegistry_Profiles(t *testing.T) {
 		"first":  {first, 78},  // 60·25/40 + 40 = 77.5
 		"second": {second, 75}, // 50·25/50 + 50
 	} {
-		if got := plugintest.Scores(t, tc.plugin, pod, node)["a"]; got != tc.want {
-			t.Errorf("%s profile: score %d, want %d", name, got, tc.want)
-		}
+		check.Equal(t, name+" profile: score", tc.want, plugintest.Scores(t, tc.plugin, pod, node)["a"])
 	}
 }
 

@@ -161,9 +161,7 @@ func TestSoftLimitDefaults_WeightOfLoadThreshold(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, plugin := range pluginsOf(t, tt.profile).Score.Enabled {
 				if plugin.Name == "LoadThreshold" {
-					if plugin.Weight != tt.want {
-						t.Errorf("weight %d, want %d", plugin.Weight, tt.want)
-					}
+					check.Equal(t, "weight", tt.want, plugin.Weight)
 					return
 				}
 			}

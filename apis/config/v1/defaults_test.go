@@ -301,9 +301,7 @@ func TestDefaults_TimeoutLeavesTimeForSecondRefresh(t *testing.T) {
 				MetricProvider: v1.MetricProviderSpec{Timeout: tt.given}, MaxAge: tt.maxAge,
 			}}
 			v1.SetObjectDefaults_TargetLoadPackingArgs(args)
-			if got := args.MetricProvider.Timeout.Duration; got != tt.want {
-				t.Errorf("timeout %s, want %s", got, tt.want)
-			}
+			check.Equal(t, "timeout", tt.want, args.MetricProvider.Timeout.Duration)
 		})
 	}
 }

@@ -307,9 +307,7 @@ func TestPodSums_StateFollowsTheLoad(t *testing.T) {
 	} {
 		model.republish(measurement(0), step.memory)
 		got, _ := model.sums(framework.NewCycleState(), info)
-		if got[load.Memory].State != step.want {
-			t.Errorf("state of memory %v, want %v", got[load.Memory].State, step.want)
-		}
+		check.Equal(t, "state of memory", step.want, got[load.Memory].State)
 		if diff := cmp.Diff(model.View(framework.NewCycleState()).Estimate(info), got); diff != "" {
 			t.Errorf("the estimate beside the sums (-whole +got):\n%s", diff)
 		}
@@ -344,22 +342,14 @@ func TestCycleSeesOneSnapshotOfStatistics(t *testing.T) {
 		t.Fatalf("mean %v, want 1000", got)
 	}
 	model.learned.Publish(statisticsOf(now, map[string][2]float64{"a": {2000, 0}}))
-	if got := mean(model, cycle); got != 1000 {
-		t.Errorf("the same plugin sees %v in the same cycle, want 1000", got)
-	}
-	if got := mean(other, cycle); got != 1000 {
-		t.Errorf("another plugin sees %v in the same cycle, want 1000", got)
-	}
-	if got := mean(model, framework.NewCycleState()); got != 2000 {
-		t.Errorf("the next cycle sees %v, want 2000", got)
-	}
+	check.Equal(t, "the same plugin sees in the same cycle", 1000.0, mean(model, cycle))
+	check.Equal(t, "another plugin sees in the same cycle", 1000.0, mean(other, cycle))
+	check.Equal(t, "the next cycle sees", 2000.0, mean(model, framework.NewCycleState()))
 	// Pending usage follows the statistics as well.
 	for name, e := range map[string]estimate.Estimate{
 		"peaks": model.View(framework.NewCycleState()).Estimate(info), "load": model.Load().View(framework.NewCycleState()).Estimate(info),
 	} {
-		if e[load.CPU].Pending != 2000 {
-			t.Errorf("%s: pending %v, want 2000", name, e[load.CPU].Pending)
-		}
+		check.Equal(t, name+": pending", 2000.0, e[load.CPU].Pending)
 	}
 }
 

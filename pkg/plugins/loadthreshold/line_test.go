@@ -18,6 +18,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -192,9 +193,7 @@ func TestEventsToRegister(t *testing.T) {
 			const args = "exempt: {podSelector: {matchLabels: {tier: front}}}"
 			q := plugintest.QueueWithRefused(t, build(t, args, nil), pod)
 			tc.happens(t, q)
-			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
-				t.Errorf("retried: %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "retried", tc.want, len(q.UnschedulablePods()) == 0)
 		})
 	}
 }

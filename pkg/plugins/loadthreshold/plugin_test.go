@@ -155,9 +155,7 @@ func TestFilter(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build(t, flow(tc.args), loads{"n": tc.known})
-			if got := b.reasonOf(t, tc.pod, infoOf(node("n"), tc.on...)); got != tc.want {
-				t.Errorf("reason %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "reason", tc.want, b.reasonOf(t, tc.pod, infoOf(node("n"), tc.on...)))
 		})
 	}
 }
@@ -223,9 +221,7 @@ func TestFilter_PredictedPeak(t *testing.T) {
 				if tc.volatile {
 					n = infoOf(node("n"), volatile)
 				}
-				if got := b.reasonOf(t, podOf("1", "0"), n); got != tc.want {
-					t.Errorf("reason %q, want %q", got, tc.want)
-				}
+				check.Equal(t, "reason", tc.want, b.reasonOf(t, podOf("1", "0"), n))
 				// hasRoom knows the pods of the cycle before.
 				if got, want := b.hasRoom(podOf("1", "0"))(node("n")), tc.want == ""; got != want {
 					t.Errorf("has room: %v, want %v", got, want)
@@ -348,9 +344,7 @@ func TestFilter_Windows(t *testing.T) {
 				5 * time.Minute:  over(5*time.Minute, tc.five[0], tc.five[1]),
 				15 * time.Minute: over(15*time.Minute, tc.later[0], tc.later[1]),
 			}, nil))
-			if got := b.reasonOf(t, nothing(), infoOf(node("n"))); got != tc.want {
-				t.Errorf("reason %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "reason", tc.want, b.reasonOf(t, nothing(), infoOf(node("n"))))
 		})
 	}
 }
@@ -392,9 +386,7 @@ func TestFilter_Quantiles(t *testing.T) {
 					{Window: time.Hour, Fraction: tc.fraction}:      table(1, tc.memory),
 				}))
 			n := infoOf(node("n"), tc.pods...)
-			if got := b.reasonOf(t, nothing(), n); got != tc.want {
-				t.Errorf("reason %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "reason", tc.want, b.reasonOf(t, nothing(), n))
 			terms := b.Explain(t.Context(), framework.NewCycleState(), nothing(), n).List()
 			if want := fmt.Sprintf("cpu measured, quantile %v %v%%", tc.fraction, 100*tc.cpu); terms[0].String() != want {
 				t.Errorf("explained as %q, want %q", terms[0], want)
@@ -420,12 +412,8 @@ func TestAnnotation_Overrides(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.annotation, " at ", tc.cpu, " and ", tc.memory), func(t *testing.T) {
 			b := build(t, "", loads{"n": both(tc.cpu, tc.memory)})
-			if got := b.reasonOf(t, nothing(), infoOf(node("n", tc.annotation))); got != tc.want {
-				t.Errorf("reason %q, want %q", got, tc.want)
-			}
-			if n := len(b.handle.Events.Events); n != 0 {
-				t.Errorf("%d Events, want none", n)
-			}
+			check.Equal(t, "reason", tc.want, b.reasonOf(t, nothing(), infoOf(node("n", tc.annotation))))
+			check.Equal(t, "Events", 0, len(b.handle.Events.Events))
 		})
 	}
 }
@@ -458,9 +446,7 @@ func TestAnnotation_Invalid(t *testing.T) {
 				}
 			}
 			b.wantEvent(t, node("n", annotation), message)
-			if n := len(b.handle.Events.Events); n != 0 {
-				t.Errorf("%d further Events, want none", n)
-			}
+			check.Equal(t, "further Events", 0, len(b.handle.Events.Events))
 		})
 	}
 }
@@ -504,9 +490,7 @@ func TestAnnotation_OneEvent(t *testing.T) {
 			pl.(minor.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), nothing(), infoOf(bad))
 		}
 	}
-	if n := len(b.handle.Events.Events); n != 1 {
-		t.Errorf("%d Events, want one", n)
-	}
+	check.Equal(t, "Events", 1, len(b.handle.Events.Events))
 }
 
 // An annotation is parsed once, also if it is invalid.
@@ -628,9 +612,7 @@ func TestFilter_MissingLoad(t *testing.T) {
 		{"a resource without load on any node is not limited", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := build(t, tc.args, tc.known).reasonOf(t, nothing(), tc.node); got != tc.want {
-				t.Errorf("reason %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "reason", tc.want, build(t, tc.args, tc.known).reasonOf(t, nothing(), tc.node))
 		})
 	}
 }
@@ -696,9 +678,7 @@ func TestFilter_Exempt(t *testing.T) {
 			}
 			b := build(t, tc.args, loads{"n": both(1, 0)})
 			b.handle.HasNamespace(t, "system", map[string]string{"team": "platform"})
-			if got := b.reasonOf(t, tc.pod, infoOf(node("n"))); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
+			check.Equal(t, "result", want, b.reasonOf(t, tc.pod, infoOf(node("n"))))
 			if tc.exempt && !b.Filter(t.Context(), framework.NewCycleState(), tc.pod, infoOf(node("n"))).IsSuccess() {
 				t.Error("ruled out where PreFilter is not enabled")
 			}
@@ -861,9 +841,7 @@ func TestSignPod(t *testing.T) {
 		{"another memory request", podOf("1", "2Gi"), false},
 		{"exempt", with(map[string]string{"tier": "front"}, podOf("1", "1Gi")), false},
 	} {
-		if got := reflect.DeepEqual(sign(tc.pod), base); got != tc.same {
-			t.Errorf("%s: the same signature: %v, want %v", tc.name, got, tc.same)
-		}
+		check.Equal(t, tc.name+": the same signature", tc.same, reflect.DeepEqual(sign(tc.pod), base))
 	}
 }
 
@@ -921,9 +899,7 @@ func TestHasRoom(t *testing.T) {
 		{"there are no nodes", "", loads{"a": both(0.1, 0.1)}, nil, nothing(), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := slices.ContainsFunc(tc.nodes, build(t, tc.args, tc.known, tc.nodes...).hasRoom(tc.pod)); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "room", tc.want, slices.ContainsFunc(tc.nodes, build(t, tc.args, tc.known, tc.nodes...).hasRoom(tc.pod)))
 		})
 	}
 }

@@ -111,9 +111,7 @@ func TestScore_Allocatable(t *testing.T) {
 		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("400m")).Obj(), node)
 	// μ = (0.25 · 8,000 + 400) / 4,000 = 0.6; σ = 0.05 · 8,000 / 4,000 = 0.1; risk 0.35.
-	if got["a"] != 65 {
-		t.Errorf("score %d, want 65", got["a"])
-	}
+	check.Equal(t, "score", int64(65), got["a"])
 }
 
 // A node that offers nothing is full.
@@ -122,9 +120,7 @@ func TestScore_NoAllocatable(t *testing.T) {
 		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
-	if got["a"] != 50 {
-		t.Errorf("score %d, want 50", got["a"])
-	}
+	check.Equal(t, "score", int64(50), got["a"])
 }
 
 func TestScore_Fallbacks(t *testing.T) {
@@ -149,9 +145,7 @@ func TestScore_Fallbacks(t *testing.T) {
 			deps.Counters = descriptor.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
 			plugin := check.Value(Describe().New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps))(t)
 			node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
-			if got := plugintest.Scores(t, plugin.(minor.ScorePlugin), st.MakePod().Obj(), node)["n"]; got != tc.want {
-				t.Errorf("score %d, want %d", got, tc.want)
-			}
+			check.Equal(t, "score", tc.want, plugintest.Scores(t, plugin.(minor.ScorePlugin), st.MakePod().Obj(), node)["n"])
 			if got, err := testutil.GetCounterMetricValue(deps.Counters.Absent); err != nil || got != tc.wantAbsent {
 				t.Errorf("%v decisions with absent load, %v; want %v", got, err, tc.wantAbsent)
 			}

@@ -252,9 +252,7 @@ func TestScore_FollowsTheNode(t *testing.T) {
 	node, pod := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4")), podOf("p", "1", "4")
 	expect := func(when string, want int64) {
 		t.Helper()
-		if got := plugintest.Scores(t, plugin.(minor.ScorePlugin), pod, node)["n"]; got != want {
-			t.Errorf("%s: score %d, want %d", when, got, want)
-		}
+		check.Equal(t, when+": score", want, plugintest.Scores(t, plugin.(minor.ScorePlugin), pod, node)["n"])
 	}
 	expect("at first", 75) // load: 1 − (2/8) / (4/8) = 0.5, halved; limits: 8 of 8
 	expect("again", 75)
@@ -276,9 +274,7 @@ func TestScore_Capacity(t *testing.T) {
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Capacity
 	node.SetNode(object)
 	// Limits: 8 of 8. Load: 1 − (2/8) / (4/8) = 0.5, halved.
-	if got := plugintest.Scores(t, pl, podOf("p", "1", "4"), node)["n"]; got != 75 {
-		t.Errorf("score %d, want 75", got)
-	}
+	check.Equal(t, "score", int64(75), plugintest.Scores(t, pl, podOf("p", "1", "4"), node)["n"])
 }
 
 // PreScore skips pods without requests and limits.

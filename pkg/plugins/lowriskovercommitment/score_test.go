@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -27,9 +28,7 @@ func TestLimitRisk(t *testing.T) {
 		{"no capacity and no pods", 0, 0, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := limitRisk(tc.request, tc.limit, tc.capacity); got != tc.want {
-				t.Errorf("limitRisk = %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "limitRisk", tc.want, limitRisk(tc.request, tc.limit, tc.capacity))
 		})
 	}
 }

@@ -312,9 +312,7 @@ func TestPreScore(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower}]")
 			publish(b.loads, map[string]values{"x": tc.known})
-			if got := b.PreScore(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")).Code(); got != tc.want {
-				t.Errorf("%v, want %v", got, tc.want)
-			}
+			check.Equal(t, "result", tc.want, b.PreScore(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")).Code())
 		})
 	}
 }
@@ -328,9 +326,7 @@ func TestExplain(t *testing.T) {
 		t.Helper()
 		got := b.Explain(t.Context(), state, pod(), nodes[0])
 		check.Equal(t, "terms", want, got.List())
-		if got.Score() != wantScore {
-			t.Errorf("score %v, want %v", got.Score(), wantScore)
-		}
+		check.Equal(t, "score", wantScore, got.Score())
 	}
 	scored, normalized := framework.NewCycleState(), framework.NewCycleState()
 	explained(normalized, nil, 0)
@@ -393,9 +389,7 @@ func TestFilter_AllocatesNothing(t *testing.T) {
 	b.PreFilter(t.Context(), state, pod(), nil)
 	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
 	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
-		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, p, n) }); allocs != 0 {
-			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
-		}
+		check.Equal(t, name+": allocations per call of Filter", 0.0, testing.AllocsPerRun(100, func() { b.Filter(ctx, s, p, n) }))
 	}
 }
 
@@ -431,9 +425,7 @@ func TestEventsToRegister(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			q := plugintest.QueueWithRefused(t, pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), pod())
 			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), tc.event, nil, nodesNamed("a")[0].Node(), nil)
-			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
-				t.Errorf("retried: %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "retried", tc.want, len(q.UnschedulablePods()) == 0)
 		})
 	}
 }

@@ -181,9 +181,7 @@ func TestScore_Memory(t *testing.T) {
 		workload("m"): {load.Memory: {Mean: 1 << 30, Variance: 1 << 60}},
 	}, 0)
 	// 16 GiB: (8 + 1 + 1.64) / 16 = 0.665; 20 + 0.8·33.5 = 46.8. cpu is at 0.1.
-	if got := plugintest.Scores(t, newPlugin(t, loads, ""), pod("p", "m", "", ""), nodeOf())["n"]; got != 47 {
-		t.Errorf("score %d, want 47", got)
-	}
+	check.Equal(t, "score", int64(47), plugintest.Scores(t, newPlugin(t, loads, ""), pod("p", "m", "", ""), nodeOf())["n"])
 }
 
 // Tenants cannot move others' pods by requests and limits of their own.
@@ -246,9 +244,7 @@ func TestScore_KnownWorkloadWithinNode(t *testing.T) {
 	)
 	got := newPlugin(t, loads, noMemory).Explain(t.Context(), framework.NewCycleState(), pod("p", "a", "1", ""), nodeOf(covered(pod("h", "huge", "1", "")))).(*Terms)
 	// Mean 8,000, p95 8,000.
-	if peak := got.Peak(); peak != 1 {
-		t.Errorf("peak %v, want 1", peak)
-	}
+	check.Equal(t, "peak", 1.0, got.Peak())
 }
 
 func TestScore_FollowsStatistics(t *testing.T) {
@@ -263,29 +259,21 @@ func TestScore_FollowsStatistics(t *testing.T) {
 	}
 	first := framework.NewCycleState()
 	// Mean 2,000, p95 3,000: (2,400 + 3,000) / 8,000 = 0.675; 20 + 0.8·32.5
-	if got := score(first); got != 46 {
-		t.Errorf("score %d without statistics, want 46", got)
-	}
+	check.Equal(t, "score without statistics", int64(46), score(first))
 	loads.Learn(statistics(), 0.5)
 	if got := score(first); got != 46 {
 		t.Errorf("score %d in the same cycle once statistics are known, want 46 as before", got)
 	}
 	// (2,400 + 1,328) / 8,000 = 0.466; 20 + 0.8·53.4
-	if got := score(framework.NewCycleState()); got != 63 {
-		t.Errorf("score %d in the next cycle, want 63", got)
-	}
+	check.Equal(t, "score in the next cycle", int64(63), score(framework.NewCycleState()))
 	node.AddPod(covered(pod("v-0", "v", "2", "")))
 	// (2,400 + 1,000 + 1,640 + 200) / 8,000 = 0.655; 20 + 0.8·34.5
-	if got := score(framework.NewCycleState()); got != 48 {
-		t.Errorf("score %d with a volatile pod on the node, want 48", got)
-	}
+	check.Equal(t, "score with a volatile pod on the node", int64(48), score(framework.NewCycleState()))
 	loads.Learn(
 		map[learned.Workload][load.ResourceCount]learned.Moments{workload("a"): cpuOf(1000, 200), workload("v"): cpuOf(1000, 0)}, 0.5,
 	)
 	// The pod to place is the largest again: 63
-	if got := score(framework.NewCycleState()); got != 63 {
-		t.Errorf("score %d once that is known to be steady, want 63", got)
-	}
+	check.Equal(t, "score once that is known to be steady", int64(63), score(framework.NewCycleState()))
 }
 
 func TestScore_PodGroupCycles(t *testing.T) {
@@ -346,9 +334,7 @@ func TestExplain(t *testing.T) {
 	got := map[string]float64{"mean": cpu.Mean(), "excess": cpu.Excess(), "deviation": cpu.Deviation(), "peak": cpu.Peak()}
 	want := map[string]float64{"mean": 3400, "excess": 1000, "deviation": math.Sqrt(170000), "peak": (4400 + math.Sqrt(170000)) / 8000}
 	check.Equal(t, "terms", want, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-3 }))
-	if terms.Largest[load.CPU] != "ns/c" {
-		t.Errorf("the largest excess is %q's, want ns/c's", terms.Largest[load.CPU])
-	}
+	check.Equal(t, "pod of the largest excess", "ns/c", terms.Largest[load.CPU])
 	if got := explained(pod("p", "v", "2", ""), three()...).Largest[load.CPU]; got != "" {
 		t.Errorf("the largest excess is %q's, want that of the pod to place", got)
 	}
@@ -395,9 +381,7 @@ func TestScore_UnmeasuredNodeIsComputedOnce(t *testing.T) {
 	loads.Learn(statistics(), 0.5)
 	pl, node, p, state := newPlugin(t, loads, ""), nodeOf(three()...), pod("p", "a", "2", ""), framework.NewCycleState()
 	pl.Score(t.Context(), state, p, node)
-	if allocs := testing.AllocsPerRun(100, func() { pl.Score(t.Context(), state, p, node) }); allocs != 0 {
-		t.Errorf("%v allocations per call of Score, want 0", allocs)
-	}
+	check.Equal(t, "allocations per call of Score", 0.0, testing.AllocsPerRun(100, func() { pl.Score(t.Context(), state, p, node) }))
 }
 
 func TestSignPod(t *testing.T) {

@@ -141,9 +141,7 @@ func TestPreFilter_AllocatesNothing(t *testing.T) {
 	pl, state, nodes := build(t), framework.NewCycleState(), cluster()
 	pod := with("cpu=1,memory=1Gi,"+gpu+"=1", "cpu=500m,memory=500Mi")
 	pod.Spec.Overhead = listOf("cpu=10m")
-	if allocs := testing.AllocsPerRun(100, func() { pl.PreFilter(t.Context(), state, pod, nodes) }); allocs != 0 {
-		t.Errorf("%v allocations, want 0", allocs)
-	}
+	check.Equal(t, "allocations", 0.0, testing.AllocsPerRun(100, func() { pl.PreFilter(t.Context(), state, pod, nodes) }))
 }
 
 func BenchmarkPreFilter(b *testing.B) {
@@ -237,9 +235,7 @@ func TestRequeue_Queue(t *testing.T) {
 		node := st.MakeNode().Name("n").Capacity(plugintest.CPUAndMemory("8", tt.memory)).Obj()
 		event := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
 		q.MoveAllToActiveOrBackoffQueue(klog.Background(), event, nil, node, nil)
-		if got := len(q.UnschedulablePods()); got != tt.want {
-			t.Errorf("%d pods wait after a node with %s, want %d", got, tt.memory, tt.want)
-		}
+		check.Equal(t, fmt.Sprintf("pods wait after a node with %s", tt.memory), tt.want, len(q.UnschedulablePods()))
 	}
 }
 

@@ -124,9 +124,7 @@ func TestExtensions_PreScore(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newPercent(loadsOf(tc.cpu), config.MissingLoadRequests)
 			status := s.PreScore(ctx, framework.NewCycleState(), pod, nil)
-			if got := status.Code(); got != tc.want {
-				t.Errorf("PreScore: %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "PreScore", tc.want, status.Code())
 		})
 	}
 }
@@ -153,9 +151,7 @@ func TestExtensions_PodState(t *testing.T) {
 			t.Errorf("pod %s: PreScore skips: %v", name, got)
 		}
 	}
-	if asked != 2 {
-		t.Errorf("asked %d times in two cycles, want 2", asked)
-	}
+	check.Equal(t, "asked times in two cycles", 2, asked)
 	decisions, err := testutil.GetCounterMetricValue(deps.Decisions)
 	if err != nil || decisions != 2 {
 		t.Errorf("%v decisions, %v; want 2", decisions, err)
@@ -218,9 +214,7 @@ func TestExtensions_OneSnapshotPerCycle(t *testing.T) {
 	if got := score(state); got != 25 {
 		t.Errorf("score %d in the same cycle, want 25 as before", got)
 	}
-	if got := score(framework.NewCycleState()); got != 75 {
-		t.Errorf("score %d in the next cycle, want 75", got)
-	}
+	check.Equal(t, "score in the next cycle", int64(75), score(framework.NewCycleState()))
 }
 
 func TestExtensions_AllocateNothingPerNode(t *testing.T) {
@@ -228,9 +222,7 @@ func TestExtensions_AllocateNothingPerNode(t *testing.T) {
 	s := newPercent(loadsOf(map[string]float64{"a": 0.25}), config.MissingLoadRequests)
 	state, node := framework.NewCycleState(), nodeInfo("a", "4")
 	s.Score(ctx, state, pod, node) // the cycle's first call makes what the others use
-	if allocs := testing.AllocsPerRun(100, func() { s.Score(ctx, state, pod, node) }); allocs != 0 {
-		t.Errorf("%v allocations per call of Score, want 0", allocs)
-	}
+	check.Equal(t, "allocations per call of Score", 0.0, testing.AllocsPerRun(100, func() { s.Score(ctx, state, pod, node) }))
 }
 
 func TestExtensions_CountsOncePerDecision(t *testing.T) {
@@ -295,9 +287,7 @@ func TestMemo(t *testing.T) {
 			if got := memo.Lookup(s); got == nil || *got != 1 {
 				t.Errorf("%s: %v, want 1", name, got)
 			}
-			if allocs := testing.AllocsPerRun(100, func() { memo.Lookup(s) }); allocs != 0 {
-				t.Errorf("%s: %v allocations a lookup, want 0", name, allocs)
-			}
+			check.Equal(t, name+": allocations a lookup", 0.0, testing.AllocsPerRun(100, func() { memo.Lookup(s) }))
 		}
 	}
 	t.Run("a value is found by the state and its clones", check)

@@ -315,9 +315,7 @@ func TestGate_WaivedForPreemption(t *testing.T) {
 			if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
 				t.Fatalf("PostFilter: %v, want Unschedulable, so that preemption has its turn", status)
 			}
-			if got := g.Waived(state.Clone()); got != tc.want {
-				t.Errorf("waived for what follows: %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "waived for what follows", tc.want, g.Waived(state.Clone()))
 			if _, waived := c.begin(pod); len(waived) > 0 {
 				t.Error("waived for the next attempt")
 			}
@@ -347,9 +345,7 @@ func TestGate_NoPreemptionAboveLimit(t *testing.T) {
 	c.gate(t, "Limit", config.WhenNoneFitsRelax)
 	state, _ := c.begin(outranking("p"))
 	c.refuse(t, state, outranking("p"))
-	if c.tried != 0 {
-		t.Errorf("filters were run on %d nodes, want none", c.tried)
-	}
+	check.Equal(t, "filters were run on nodes", 0, c.tried)
 }
 
 // outranking is a pod of priority 5.
@@ -383,9 +379,7 @@ func TestGate_PreemptionBelowLimit(t *testing.T) {
 			if _, status := g.PostFilter(t.Context(), state, tc.pod, c.filter(state)); status.Code() != fwk.Unschedulable {
 				t.Fatalf("PostFilter: %v, want Unschedulable: no node is ruled out by the limit alone", status)
 			}
-			if got := g.Waived(state); got != tc.want {
-				t.Errorf("waived for preemption: %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "waived for preemption", tc.want, g.Waived(state))
 		})
 	}
 }
