@@ -90,10 +90,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 			"a whole number", args("TargetLoadPacking", "targetUtilization: forty"),
 			"line 7: " + path + `targetUtilization: Invalid value: "forty": must be a whole number, without quotes`,
 		},
-		{
-			"a number", args("Peaks", "nodePowerModel: {n1: {k0: many}}"),
-			"line 7: " + path + `nodePowerModel.n1.k0: Invalid value: "many": must be a number, without quotes`,
-		},
+		{"a number", args("Peaks", "nodePowerModel: {n1: {k0: many}}"), "line 7: " + path + `nodePowerModel.n1.k0: Invalid value: "many": must be a number, without quotes`},
 		{
 			"a truth value", args("LoadThreshold", "ignoreDaemonSets: 'true'"),
 			"line 7: " + path + `ignoreDaemonSets: Invalid value: "true": must be true or false, without quotes`,

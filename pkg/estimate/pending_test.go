@@ -148,20 +148,6 @@ func TestPending_FollowsTheNode(t *testing.T) {
 	}
 }
 
-func TestPending_CoveredPodsCountNothingAfterARestart(t *testing.T) {
-	// A new model that has never seen the node before: its pods have run for long, their load is measured.
-	model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	var pods []*corev1.Pod
-	for range 10 {
-		pod := podOf(corev1.PodRunning, nil, ago(time.Hour))
-		pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj().Spec
-		pods = append(pods, pod)
-	}
-	info := framework.NewNodeInfo(pods...)
-	info.SetNode(newNode(t, "n").Node())
-	check.Equal(t, "pending: milliCPU", 0.0, model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending)
-}
-
 func TestEachPodIsEstimatedOnce(t *testing.T) {
 	calls := 0
 	model, publisher := newModel(counting{calls: &calls}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})

@@ -74,7 +74,9 @@ func attacks(exporter target) map[string][]target {
 		"a service called node-exporter":     {of("node-exporter", onePod)},
 		"a pod on each node":                 {of("a", pods)},
 		"pods of a service of the same name": {of("node-exporter", pods)},
-		nodePorts: {of("a", func(node int) map[string]string { return map[string]string{"instance": fmt.Sprintf("10.0.0.%d:30000", node)} })},
+		nodePorts: {of("a", func(node int) map[string]string {
+			return map[string]string{"instance": fmt.Sprintf("10.0.0.%d:30000", node)}
+		})},
 		"labels of the exporter by honor_labels": {func(node int) map[string]string {
 			labels := exporter((node + 1) % attackedNodes)
 			labels["job"], labels["node"] = "a", fmt.Sprint("node-", node)

@@ -56,16 +56,6 @@ var (
 	byLoad = slices.Sorted(maps.Keys(scorers()))
 )
 
-// BenchmarkPreFilter is the cost of one cycle's call.
-func BenchmarkPreFilter(b *testing.B) {
-	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, _ []fwk.NodeInfo) {
-		pl, pod := build(b, p, name, "").(minor.PreFilterPlugin), incoming()
-		for b.Loop() {
-			pl.PreFilter(b.Context(), framework.NewCycleState(), pod, nil)
-		}
-	})
-}
-
 // refusing are arguments by which each node is ruled out, for plugins that filter.
 func refusing(name string) string {
 	switch name {
@@ -159,16 +149,6 @@ func BenchmarkPostFilter(b *testing.B) {
 				b.Fatal(status)
 			}
 			<-handle.Activated
-		}
-	})
-}
-
-// BenchmarkPreScore is the cost of one cycle's call.
-func BenchmarkPreScore(b *testing.B) {
-	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		pl, pod := build(b, p, name, "").(minor.PreScorePlugin), incoming()
-		for b.Loop() {
-			pl.PreScore(b.Context(), framework.NewCycleState(), pod, nodes)
 		}
 	})
 }
@@ -287,17 +267,4 @@ func benchmarkScoreAndNormalize(b *testing.B, preScore bool) {
 		}
 		perNode(b, len(nodes))
 	})
-}
-
-// BenchmarkSignPod is the cost of one call, made whenever a pod is queued.
-func BenchmarkSignPod(b *testing.B) {
-	for name := range kinds() {
-		b.Run(name, func(b *testing.B) {
-			pl, pod := build(b, plugintest.NewLoads(), name, "").(minor.SignPlugin), incoming()
-			b.ReportAllocs()
-			for b.Loop() {
-				pl.SignPod(b.Context(), pod)
-			}
-		})
-	}
 }

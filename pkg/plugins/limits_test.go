@@ -33,7 +33,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -215,13 +214,11 @@ func TestLive_PreemptionBelowLimit(t *testing.T) {
 		{"what is below the limit outranks the pod", podOf("other", 2000, "8"), web, "hot", "batch"},
 		{
 			"below the limit the pod is kept out by something else", podOf("other", 1000, "1").Label("app", "web"),
-			podOf("web", 1000, "4").Label("app", "web").PodAntiAffinityExists("app", corev1.LabelHostname, st.PodAntiAffinityWithRequiredReq),
-			"hot", "batch",
+			podOf("web", 1000, "4").Label("app", "web").PodAntiAffinityExists("app", corev1.LabelHostname, st.PodAntiAffinityWithRequiredReq), "hot", "batch",
 		},
 		{
 			"below the limit it is a lesser pod that keeps the pod out", podOf("other", 2, "1").Label("app", "web"),
-			podOf("web", 1000, "4").Label("app", "web").PodAntiAffinityExists("app", corev1.LabelHostname, st.PodAntiAffinityWithRequiredReq),
-			"cool", "other",
+			podOf("web", 1000, "4").Label("app", "web").PodAntiAffinityExists("app", corev1.LabelHostname, st.PodAntiAffinityWithRequiredReq), "cool", "other",
 		},
 	} {
 		for _, plugin := range []string{"LoadThreshold", "NodeMetrics"} {
@@ -285,44 +282,6 @@ func TestLive_LimitsTogether(t *testing.T) {
 func (l *live) coolDown() { l.load["a"] = 0.1; l.publish() }
 
 func (l *live) speedUp() { l.metric["a"] = 1; l.publish() }
-
-// Of two schedulers with two profiles each, the one that decides makes one Event on an invalid annotation.
-func TestLive_InvalidAnnotation(t *testing.T) {
-	bad := st.MakeNode().Name("bad").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourcePods: "100"}).
-		Annotation(loadthreshold.Annotation, "cpu=lots").Obj()
-	l := newLive(t, map[string]float64{"other": 0.1}, nil, bad)
-	const profiles = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- {schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
-- {schedulerName: other, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
-`
-	l.prepare(decode(t, profiles)) // it never runs, like one that does not lead
-	l.start(profiles)
-	eventsOn := func() (n int) {
-		all := check.Value(l.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{}))(t)
-		for _, event := range all.Items {
-			if event.Reason == "InvalidThresholds" {
-				n++
-			}
-		}
-		return n
-	}
-	pods := 0
-	decide := func() {
-		for _, profile := range []string{"default-scheduler", "other"} {
-			pods++
-			name := fmt.Sprint("web-", pods)
-			l.create(podOf(name, 0, "0").SchedulerName(profile).Obj())
-			l.eventually(name+" to be decided on",
-				func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 })
-		}
-	}
-	l.eventually("an Event", func() bool { decide(); return eventsOn() > 0 })
-	decide()
-	check.Equal(t, "Events", 1, eventsOn())
-}
 
 // chartConfiguration is the configuration in the chart's default values.
 func chartConfiguration(t *testing.T) string {

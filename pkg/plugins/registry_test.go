@@ -250,6 +250,47 @@ func TestScore_AllocatesNothing(t *testing.T) {
 	}
 }
 
+// Filter allocates nothing for a node that passes.
+func TestFilter_AllocatesNothing(t *testing.T) {
+	for name := range limiters() {
+		for _, args := range []string{"", "statistic: PredictedPeak"} {
+			if args != "" && name != loadthreshold.Name {
+				continue
+			}
+			loads, nodes := cluster(1, 20)
+			nodes[0].Node().Annotations = map[string]string{loadthreshold.Annotation: "cpu=70,memory=85"}
+			pl, state, ctx, pod := build(t, loads, name, args), framework.NewCycleState(), t.Context(), incoming()
+			pl.(minor.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
+			for what, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
+				check.Equal(t, name+": passes", true, pl.(minor.FilterPlugin).Filter(ctx, s, pod, nodes[0]).IsSuccess())
+				allocs := testing.AllocsPerRun(100, func() { pl.(minor.FilterPlugin).Filter(ctx, s, pod, nodes[0]) })
+				check.Equal(t, name+" "+args+": allocations with "+what, 0.0, allocs)
+			}
+		}
+	}
+}
+
+// A cycle sees one snapshot, also in clones of its state.
+func TestFilter_OneSnapshotPerCycle(t *testing.T) {
+	for name := range limiters() {
+		loads, node := plugintest.NewLoads(), plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
+		measure := func(cpu, metric float64) {
+			loads.Measure(map[string]load.NodeLoad{"n": {load.CPU: plugintest.Measurement(cpu, 0)}},
+				map[string]load.MetricTable{"m0": {"n": {Value: metric, End: plugintest.Now()}}})
+		}
+		measure(0.1, 1)
+		pl, state := build(t, loads, name, ""), framework.NewCycleState()
+		passes := func(s fwk.CycleState) bool {
+			return pl.(minor.FilterPlugin).Filter(t.Context(), s, st.MakePod().Obj(), node).IsSuccess()
+		}
+		pl.(minor.PreFilterPlugin).PreFilter(t.Context(), state, st.MakePod().Obj(), nil)
+		clone := state.Clone()
+		measure(0.9, 9)
+		check.Equal(t, name+": passes by the snapshot of the cycle, of a clone, and of the next cycle", [3]bool{true, true, false},
+			[3]bool{passes(state), passes(clone), passes(framework.NewCycleState())})
+	}
+}
+
 // A node that changed costs as many allocations whatever its pods.
 func TestScore_ChangedNodeAllocations(t *testing.T) {
 	for name := range scorers() {

@@ -160,8 +160,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 		want               runtime.Object
 	}{
 		{
-			name: "a known configuration of TargetLoadPacking", yaml: knownConfiguration, plugin: "TargetLoadPacking",
-			want: &config.TargetLoadPackingArgs{
+			name: "a known configuration of TargetLoadPacking", yaml: knownConfiguration, plugin: "TargetLoadPacking", want: &config.TargetLoadPackingArgs{
 				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
 					spec.MetricProvider.Type = config.Prometheus
 					spec.MetricProvider.Address = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"
@@ -251,9 +250,8 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
-			name: "an enabled plugin without pluginConfig",
-			yaml: head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]", plugin: "LoadVariationRiskBalancing",
-			want: &config.LoadVariationRiskBalancingArgs{
+			name: "an enabled plugin without pluginConfig", yaml: head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]",
+			plugin: "LoadVariationRiskBalancing", want: &config.LoadVariationRiskBalancingArgs{
 				LoadSpec: withDefaults(nil), MissingLoad: config.MissingLoadRequests, SafeVarianceMargin: 1, SafeVarianceSensitivity: 1,
 			},
 		},
@@ -315,10 +313,7 @@ func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 			name: "another plugin's kind", yaml: pluginConfig("{apiVersion: kubescheduler.config.k8s.io/v1, kind: LoadVariationRiskBalancingArgs}"),
 			want: []string{".profiles[0].pluginConfig[0]", "not of type TargetLoadPackingArgs"},
 		},
-		{
-			name: "a fraction instead of an integer", yaml: pluginConfig("{targetUtilization: 40.5}"),
-			want: []string{".profiles[0].pluginConfig[0]", "targetUtilization"},
-		},
+		{name: "a fraction instead of an integer", yaml: pluginConfig("{targetUtilization: 40.5}"), want: []string{".profiles[0].pluginConfig[0]", "targetUtilization"}},
 		{
 			name: "a number without quotes for the multiplier", yaml: pluginConfig("{defaultRequestsMultiplier: 1.5}"),
 			want: []string{".profiles[0].pluginConfig[0]", "defaultRequestsMultiplier"},

@@ -123,10 +123,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) { args.RiskLimitWeights["cpu"] = 0.2 }),
 		},
 		{name: "nothing given to Peaks", in: &v1.PeaksArgs{}, want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"}},
-		{
-			name: "nothing given to DecisionRecord", in: &v1.DecisionRecordArgs{},
-			want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](1), Burst: ptr.To[int64](10)},
-		},
+		{name: "nothing given to DecisionRecord", in: &v1.DecisionRecordArgs{}, want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](1), Burst: ptr.To[int64](10)}},
 		{
 			name: "what is given to DecisionRecord stays, zeros included",
 			in:   &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](0), Burst: ptr.To[int64](0)},
@@ -151,8 +148,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
-			name: "how LoadThreshold predicts peaks has defaults of its own",
-			in:   &v1.LoadThresholdArgs{PredictedPeak: v1.PeakSpec{Deviations: ptr.To(2.0)}},
+			name: "how LoadThreshold predicts peaks has defaults of its own", in: &v1.LoadThresholdArgs{PredictedPeak: v1.PeakSpec{Deviations: ptr.To(2.0)}},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.PredictedPeak.Deviations = ptr.To(2.0) }),
 		},
 		{
@@ -164,8 +160,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
-			name: "where one threshold is given the other is not looked at",
-			in:   &v1.LoadThresholdArgs{Thresholds: v1.Thresholds{Memory: ptr.To[int64](70)}},
+			name: "where one threshold is given the other is not looked at", in: &v1.LoadThresholdArgs{Thresholds: v1.Thresholds{Memory: ptr.To[int64](70)}},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.Thresholds = v1.Thresholds{Memory: ptr.To[int64](70)} }),
 		},
 		{

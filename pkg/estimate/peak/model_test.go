@@ -25,7 +25,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // statisticsOf are cpu means and deviations of workloads, observed of ten pods for an hour until at.
@@ -173,11 +172,8 @@ func TestPodSums(t *testing.T) {
 			"a pod that does not run counts its workload's history for two windows", []*corev1.Pod{bound(podNamed("a", "a", "1m"), 2*window-time.Second)},
 			PodSums{Mean: 1000, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 0},
 		},
-		{
-			"and what it requests from then on", []*corev1.Pod{bound(podNamed("a", "a", "1m"), 2*window)},
-			// The largest variance of values in [0, 1] is 0.5².
-			PodSums{Mean: 1, Learned: 1, LargestVariance: 0.25, Largest: 0},
-		},
+		// The largest variance of values in [0, 1] is 0.5².
+		{"and what it requests from then on", []*corev1.Pod{bound(podNamed("a", "a", "1m"), 2*window)}, PodSums{Mean: 1, Learned: 1, LargestVariance: 0.25, Largest: 0}},
 		{
 			"a pod that runs counts its workload's history", []*corev1.Pod{running(bound(podNamed("a", "a", "1"), 24*time.Hour))},
 			PodSums{Mean: 1000, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 0},
@@ -311,18 +307,6 @@ func TestPodSums_StateFollowsTheLoad(t *testing.T) {
 		if diff := cmp.Diff(model.View(framework.NewCycleState()).Estimate(info), got); diff != "" {
 			t.Errorf("the estimate beside the sums (-whole +got):\n%s", diff)
 		}
-	}
-}
-
-func TestPodSums_PodGroupCyclesKeepTheGeneration(t *testing.T) {
-	model := newModel(statisticsOf(now, map[string][2]float64{"a": {1000, 200}}), measurement(0))
-	info := newNode(podNamed("a", "a", "2"))
-	generation := info.Generation
-	model.sums(framework.NewCycleState(), info)
-	info.AddPod(podNamed("member", "a", "2"))
-	info.Generation = generation
-	if _, sums := model.sums(minortest.PodGroupCycle(t), info); sums[load.CPU].Mean != 2000 {
-		t.Errorf("mean %v with a member of the group, want 2000", sums[load.CPU].Mean)
 	}
 }
 

@@ -42,8 +42,7 @@ func TestLoadLine(t *testing.T) {
 		},
 		{
 			name: "of the annotation, and of the profile for the other resource", args: `{"thresholds": {"cpu": 40, "memory": 80}}`,
-			known: loads{"n": both(0.50, 0.90)}, annotation: []string{"cpu=60"},
-			cpu: resource{0.50, 60, true, false}, memory: resource{0.90, 80, false, true},
+			known: loads{"n": both(0.50, 0.90)}, annotation: []string{"cpu=60"}, cpu: resource{0.50, 60, true, false}, memory: resource{0.90, 80, false, true},
 		},
 		{
 			name: "of the profile if the annotation is invalid", args: `{"thresholds": {"cpu": 40}}`, known: loads{"n": both(0.50, 0)},

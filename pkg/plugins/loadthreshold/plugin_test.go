@@ -33,6 +33,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
+// The types of columns.
+type (
+	points = map[string]int64
+	list   = []*corev1.Pod
+)
+
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience is the deadline for what a test waits for.
@@ -118,7 +124,7 @@ func TestFilter(t *testing.T) {
 	for _, tc := range []struct {
 		name, args string
 		known      load.NodeLoad
-		on         []*corev1.Pod
+		on         list
 		pod        *corev1.Pod
 		want       string
 	}{
@@ -132,10 +138,10 @@ func TestFilter(t *testing.T) {
 		// 8 of 16 GiB are 50 points: 45 + 50 = 95.
 		{name: "with the pod above its memory line", known: both(0.5, 0.45), pod: podOf("0", "8Gi"), want: memory90},
 		// 2 of 8 cores are 25 points: 60 + 25 = 85. Nothing of it is measured yet.
-		{name: "a pod just placed counts", known: both(0.6, 0.5), on: []*corev1.Pod{placed}, pod: nothing(), want: cpu80},
+		{name: "a pod just placed counts", known: both(0.6, 0.5), on: list{placed}, pod: nothing(), want: cpu80},
 		// It ran for one of five minutes, so that 4/5 · 25 = 20 are not measured yet: 60 + 20 = 80.
-		{name: "a pod placed a minute ago counts for four fifths", known: both(0.6, 0.5), on: []*corev1.Pod{running}, pod: nothing()},
-		{name: "and takes the node above its line", known: both(0.61, 0.5), on: []*corev1.Pod{running}, pod: nothing(), want: cpu80},
+		{name: "a pod placed a minute ago counts for four fifths", known: both(0.6, 0.5), on: list{running}, pod: nothing()},
+		{name: "and takes the node above its line", known: both(0.61, 0.5), on: list{running}, pod: nothing(), want: cpu80},
 		{name: "a resource without a threshold is not limited", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
 		{name: "the threshold is the operator's", args: "thresholds: {cpu: 50}", known: both(0.51, 0), pod: nothing(), want: "node(s) above their cpu load line (50 percent)"},
 		{name: "the deviation does not count by default", args: "stdDevFactor: 2", known: load.NodeLoad{load.CPU: plugintest.Measurement(0.7, 0.2)}, pod: nothing()},
@@ -307,13 +313,13 @@ func TestFilter_DefaultRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		cpu  float64
-		on   []*corev1.Pod
+		on   list
 		pod  *corev1.Pod
 		want bool
 	}{
 		{"a pod that requests nothing counts the default", 0.71, nil, nothing(), true},
 		{"up to the line", 0.7, nil, nothing(), false},
-		{"and so does one that was just placed", 0.61, []*corev1.Pod{placed}, nothing(), true},
+		{"and so does one that was just placed", 0.61, list{placed}, nothing(), true},
 		{"a pod that requests something counts that", 0.75, nil, podOf("80m", "0"), false},
 	} {
 		b := build(t, flow("{thresholds: {cpu: 80}, defaultRequests: {cpu: 800m}}"), loads{"n": both(tc.cpu, 0)})
@@ -358,7 +364,7 @@ func TestFilter_Quantiles(t *testing.T) {
 		fraction  float64
 		// cpu is the quantile over a day, memory that over an hour.
 		cpu, memory float64
-		pods        []*corev1.Pod
+		pods        list
 		want        string
 	}{
 		{"P95", 0.95, 0.79, 0.89, nil, ""},
@@ -366,8 +372,8 @@ func TestFilter_Quantiles(t *testing.T) {
 		{"P95", 0.95, 0.5, 0.91, nil, "node(s) above their memory load line (90 percent)"},
 		{"Max", 1, 0.79, 0.89, nil, ""},
 		{"Max", 1, 0.81, 0.5, nil, "node(s) above their cpu load line (80 percent)"},
-		{"P95", 0.95, 0.7, 0.5, []*corev1.Pod{assumed}, "node(s) above their cpu load line (80 percent)"}, // 0.7 + 1/8
-		{"P95", 0.95, 0.7, 0.5, []*corev1.Pod{plugintest.Running(assumed.DeepCopy(), 2*time.Hour)}, ""},
+		{"P95", 0.95, 0.7, 0.5, list{assumed}, "node(s) above their cpu load line (80 percent)"}, // 0.7 + 1/8
+		{"P95", 0.95, 0.7, 0.5, list{plugintest.Running(assumed.DeepCopy(), 2*time.Hour)}, ""},
 	} {
 		t.Run(fmt.Sprint(tc.statistic, " of ", tc.cpu, " and ", tc.memory, " with ", len(tc.pods), " pods"), func(t *testing.T) {
 			b := build(t, prometheus+tc.statistic, nil)
@@ -714,32 +720,31 @@ func TestScore(t *testing.T) {
 		name, args string
 		known      loads
 		pod        *corev1.Pod
-		want       map[string]int64
+		want       points
 		annotation []string // of c
 	}{
 		// 81, 85 and 91 %: (91 − 85) / (91 − 81) = 0.6.
-		{"by cpu", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, nothing(), map[string]int64{"a": 100, "b": 60, "c": 0}, nil},
+		{"by cpu", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, nothing(), points{"a": 100, "b": 60, "c": 0}, nil},
 		// The scarcer resource is 85, 95 and 90 %: (95 − 90) / (95 − 85) = 0.5.
-		{"by the scarcer resource", "", loads{"a": both(0.85, 0.2), "b": both(0.81, 0.95), "c": both(0.9, 0.9)}, nothing(), map[string]int64{"a": 100, "b": 0, "c": 50}, nil},
+		{"by the scarcer resource", "", loads{"a": both(0.85, 0.2), "b": both(0.81, 0.95), "c": both(0.9, 0.9)}, nothing(), points{"a": 100, "b": 0, "c": 50}, nil},
 		// A pod of 4 of 8 cores: 131, 135 and 141 %.
-		{"beyond what the nodes have", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, podOf("4", "0"), map[string]int64{"a": 100, "b": 60, "c": 0}, nil},
-		{"all alike", "", loads{"a": both(0.9, 0), "b": both(0.9, 0), "c": both(0.9, 0)}, nothing(), map[string]int64{"a": 0, "b": 0, "c": 0}, nil},
+		{"beyond what the nodes have", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, podOf("4", "0"), points{"a": 100, "b": 60, "c": 0}, nil},
+		{"all alike", "", loads{"a": both(0.9, 0), "b": both(0.9, 0), "c": both(0.9, 0)}, nothing(), points{"a": 0, "b": 0, "c": 0}, nil},
 		// The memory of c counts by its annotation, cpu as everywhere: 85, 90 and 95 %.
 		{
 			"by a resource that only a node's annotation limits", "thresholds: {cpu: 80}",
-			loads{"a": both(0.85, 0.99), "b": both(0.9, 0.99), "c": both(0.1, 0.95)}, nothing(), map[string]int64{"a": 100, "b": 50, "c": 0},
-			[]string{"memory=90"},
+			loads{"a": both(0.85, 0.99), "b": both(0.9, 0.99), "c": both(0.1, 0.95)}, nothing(), points{"a": 100, "b": 50, "c": 0}, []string{"memory=90"},
 		},
 		// 82 + 2·5 = 92, 86 and 81 + 2·0.5 = 82 %: (92 − 86) / (92 − 82) = 0.6.
 		{
 			"by the mean and deviations", "{thresholds: {cpu: 80}, statistic: MeanPlusStdDev, stdDevFactor: 2}",
 			loads{"a": {load.CPU: plugintest.Measurement(0.82, 0.05)}, "b": cpuOnly(0.86), "c": {load.CPU: plugintest.Measurement(0.81, 0.005)}}, nothing(),
-			map[string]int64{"a": 0, "b": 60, "c": 100}, nil,
+			points{"a": 0, "b": 60, "c": 100}, nil,
 		},
 		{
 			"by the mean where no deviation is known", "{thresholds: {cpu: 80}, statistic: MeanPlusStdDev}",
 			loads{"a": {load.CPU: plugintest.Measurement(0.91, math.NaN())}, "b": cpuOnly(0.85), "c": cpuOnly(0.81)}, nothing(),
-			map[string]int64{"a": 0, "b": 60, "c": 100}, nil,
+			points{"a": 0, "b": 60, "c": 100}, nil,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -764,7 +769,7 @@ func TestScore(t *testing.T) {
 			if status := b.NormalizeScore(t.Context(), state, tc.pod, scores); !status.IsSuccess() {
 				t.Fatal(status)
 			}
-			got := map[string]int64{}
+			got := points{}
 			for _, s := range scores {
 				got[s.Name] = s.Score
 			}
@@ -842,38 +847,6 @@ func TestSignPod(t *testing.T) {
 		{"exempt", with(map[string]string{"tier": "front"}, podOf("1", "1Gi")), false},
 	} {
 		check.Equal(t, tc.name+": the same signature", tc.same, reflect.DeepEqual(sign(tc.pod), base))
-	}
-}
-
-// Filter allocates nothing for a node that passes.
-func TestFilter_AllocatesNothing(t *testing.T) {
-	for _, args := range []string{"", "statistic: PredictedPeak"} {
-		b := build(t, args, loads{"n": both(0.1, 0.1)})
-		pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
-		b.PreFilter(t.Context(), state, pod, nil)
-		ctx := t.Context()
-		for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
-			if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, pod, n) }); allocs != 0 {
-				t.Errorf("%s: %s: %v allocations per call of Filter, want 0", args, name, allocs)
-			}
-		}
-	}
-}
-
-// A cycle sees one snapshot, also in clones of its state.
-func TestFilter_OneSnapshotPerCycle(t *testing.T) {
-	b, n := build(t, "", loads{"n": both(0.1, 0.1)}), infoOf(node("n"))
-	state := framework.NewCycleState()
-	b.PreFilter(t.Context(), state, nothing(), nil)
-	clone := state.Clone()
-	b.loads.Measure(loads{"n": both(0.9, 0.1)}, nil)
-	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
-		if status := b.Filter(t.Context(), s, nothing(), n); !status.IsSuccess() {
-			t.Errorf("%s: %v by a snapshot that was published later", name, status)
-		}
-	}
-	if got := b.reasonOf(t, nothing(), n); got == "" {
-		t.Error("the next cycle sees the old snapshot")
 	}
 }
 

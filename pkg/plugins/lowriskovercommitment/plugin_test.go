@@ -18,6 +18,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
+// The types of columns.
+type (
+	points  = map[string]int64
+	loadsOf = map[string]load.NodeLoad
+	list    = []*corev1.Pod
+)
+
 const kind = "LowRiskOverCommitmentArgs"
 
 // podOf has a container that requests cpu and has a limit of it; both may be empty. It has run for an hour.
@@ -55,130 +62,116 @@ func TestScore(t *testing.T) {
 	// All nodes have 8 cores.
 	for _, tc := range []struct {
 		name, args string
-		load       map[string]load.NodeLoad
-		onA, onB   []*corev1.Pod
+		load       loadsOf
+		onA, onB   list
 		pod        *corev1.Pod
-		want       map[string]int64
+		want       points
 	}{
 		// Limits, both: (10 − 8) / (10 − 5) = 0.4. Load, a: 1 − (4/8) / (6/8) = 1/3; b: none. a: 0.2 + 0.1667; b: 0.2.
 		{
-			name: "limits and load both count", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA: []*corev1.Pod{podOf("x", "3", "4"), podOf("y", "1", "2")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"),
-			want: map[string]int64{"a": 63, "b": 80},
+			name: "limits and load both count", load: loadsOf{"a": uniform(), "b": steady}, onA: list{podOf("x", "3", "4"), podOf("y", "1", "2")},
+			onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 63, "b": 80},
 		},
 		// a: 0.25·0.4 + 0.75/3 = 0.35; b: 0.1.
 		{
-			name: "weights", args: "riskLimitWeights: {cpu: 0.25, memory: 0}", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA: []*corev1.Pod{podOf("x", "4", "6")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"),
-			want: map[string]int64{"a": 65, "b": 90},
+			name: "weights", args: "riskLimitWeights: {cpu: 0.25, memory: 0}", load: loadsOf{"a": uniform(), "b": steady}, onA: list{podOf("x", "4", "6")},
+			onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 65, "b": 90},
 		},
 		// Measured with half the deviation, over four times as many samples: the load is uniform as well.
 		{
 			name: "the smoothing window", args: "smoothingWindowSize: 20",
-			load: map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.5, deviationOf(1.0/12)/2), load.Memory: plugintest.Measurement(0, 0)}, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"),
-			want: map[string]int64{"a": 63, "b": 80},
+			load: loadsOf{"a": {load.CPU: plugintest.Measurement(0.5, deviationOf(1.0/12)/2), load.Memory: plugintest.Measurement(0, 0)}, "b": steady},
+			onA:  list{podOf("x", "4", "6")}, onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 63, "b": 80},
 		},
 		// a: limits min(8, 10·4) + 4: (12 − 8) / (12 − 5) = 0.571, halved. b: the limits, 8, are the capacity.
 		{
 			name: "a pod without a limit may use ten times its request, and all of the node at most, if Unlimited", args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady}, onA: []*corev1.Pod{podOf("x", "4", "")},
-			onB: []*corev1.Pod{podOf("z", "4", "4")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 71, "b": 100},
+			load: loadsOf{"a": steady, "b": steady}, onA: list{podOf("x", "4", "")},
+			onB: list{podOf("z", "4", "4")}, pod: podOf("p", "1", "4"), want: points{"a": 71, "b": 100},
 		},
 		{
-			name: "one container without a limit is enough, if Unlimited", args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady}, onA: []*corev1.Pod{twoContainers()}, pod: podOf("p", "1", "4"),
-			want: map[string]int64{"a": 71, "b": 100},
+			name: "one container without a limit is enough, if Unlimited", args: "unlimitedPods: Unlimited", load: loadsOf{"a": steady, "b": steady},
+			onA: list{twoContainers()}, pod: podOf("p", "1", "4"), want: points{"a": 71, "b": 100},
 		},
 		// a: limits 4 + 5, requests 4 + 1: (9 − 8) / (9 − 5) = 0.25, halved. b: (11 − 8) / (11 − 5) = 0.5, halved.
 		{
-			name: "a pod without a limit counts with its request", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{podOf("x", "4", "")}, onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "5"),
-			want: map[string]int64{"a": 88, "b": 75},
+			name: "a pod without a limit counts with its request", load: loadsOf{"a": steady, "b": steady}, onA: list{podOf("x", "4", "")},
+			onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "5"), want: points{"a": 88, "b": 75},
 		},
 		// a: requests 4 + 1, limits 6 + 4: (10 − 8) / (10 − 5) = 0.4, halved.
 		{
-			name: "the limits of some containers count", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{twoContainers()}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 80, "b": 100},
+			name: "the limits of some containers count", load: loadsOf{"a": steady, "b": steady},
+			onA: list{twoContainers()}, pod: podOf("p", "1", "4"), want: points{"a": 80, "b": 100},
 		},
 		// Limits, both: 6 + min(8, 10·1), (14 − 8) / (14 − 5) = 0.667, halved. Load, a: a sixth.
 		{
-			name: "the pod itself has no limit, if Unlimited", args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": steady}, onA: []*corev1.Pod{podOf("x", "4", "6")},
-			onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", ""), want: map[string]int64{"a": 50, "b": 67},
+			name: "the pod itself has no limit, if Unlimited", args: "unlimitedPods: Unlimited", load: loadsOf{"a": uniform(), "b": steady},
+			onA: list{podOf("x", "4", "6")}, onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", ""), want: points{"a": 50, "b": 67},
 		},
 		// Its limit is 1. Limits, a: 6 + 1 < 8, none; b: (9 − 8) / (9 − 5) = 0.25, halved. Load, a: 1/3, halved; b: none.
 		{
-			name: "the pod itself has no limit", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA: []*corev1.Pod{podOf("x", "4", "6")}, onB: []*corev1.Pod{podOf("z", "4", "8")}, pod: podOf("p", "1", ""),
-			want: map[string]int64{"a": 83, "b": 88},
+			name: "the pod itself has no limit", load: loadsOf{"a": uniform(), "b": steady}, onA: list{podOf("x", "4", "6")}, onB: list{podOf("z", "4", "8")},
+			pod: podOf("p", "1", ""), want: points{"a": 83, "b": 88},
 		},
 		// Limits, both: (9.1 − 8) / (9.1 − 4.6) = 0.244, halved 0.122. Load, a: 0.1 + 4/8 is more than the
 		// requests, 4.5/8: 1, halved.
 		{
-			name: "pods that the window does not cover yet count", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{podOf("x", "500m", "5"), starting}, onB: []*corev1.Pod{podOf("y", "500m", "5"), podOf("covered", "4", "4")},
-			pod: podOf("p", "100m", "100m"), want: map[string]int64{"a": 38, "b": 88},
+			name: "pods that the window does not cover yet count", load: loadsOf{"a": steady, "b": steady}, onA: list{podOf("x", "500m", "5"), starting},
+			onB: list{podOf("y", "500m", "5"), podOf("covered", "4", "4")}, pod: podOf("p", "100m", "100m"), want: points{"a": 38, "b": 88},
 		},
 		{
-			name: "a node without load is scored by its limits, if Requests", args: "missingLoad: Requests",
-			load: map[string]load.NodeLoad{"a": uniform()}, onA: []*corev1.Pod{podOf("x", "4", "6")},
-			onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 80},
+			name: "a node without load is scored by its limits, if Requests", args: "missingLoad: Requests", load: loadsOf{"a": uniform()},
+			onA: list{podOf("x", "4", "6")}, onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 63, "b": 80},
 		},
 		{
-			name: "load that has expired counts as none", args: "missingLoad: Requests",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": expired()}, onA: []*corev1.Pod{podOf("x", "4", "6")},
-			onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 80},
+			name: "load that has expired counts as none", args: "missingLoad: Requests", load: loadsOf{"a": uniform(), "b": expired()},
+			onA: list{podOf("x", "4", "6")}, onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 63, "b": 80},
 		},
 		{
-			name: "a node without load gets the mean of the others", load: map[string]load.NodeLoad{"a": uniform()},
-			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 63},
+			name: "a node without load gets the mean of the others", load: loadsOf{"a": uniform()},
+			onA: list{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 63, "b": 63},
 		},
 		// a: limits 0.01 + 5 + 4 + 1 = 10.01, requests 5.501: 2.01 / 4.509 = 0.446, halved. b: limits 0.001 + min(8, 40) + 1 =
 		// 9.001, requests 5.001: 1.001 / 4 = 0.25, halved.
 		{
-			name: "a limit on the node counts up to ten times the request", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{podOf("x", "1m", "1000"), podOf("y", "500m", "9223372036854775807"), podOf("z", "4", "4")},
-			onB: []*corev1.Pod{podOf("x", "1m", ""), podOf("z", "4", "1E")}, pod: podOf("p", "1", "1"), want: map[string]int64{"a": 78, "b": 87},
+			name: "a limit on the node counts up to ten times the request", load: loadsOf{"a": steady, "b": steady},
+			onA: list{podOf("x", "1m", "1000"), podOf("y", "500m", "9223372036854775807"), podOf("z", "4", "4")},
+			onB: list{podOf("x", "1m", ""), podOf("z", "4", "1E")}, pod: podOf("p", "1", "1"), want: points{"a": 78, "b": 87},
 		},
 		// a: limits 0.01 + 0 + 7 + 2, requests 5.001: 1.01 / 4.009 = 0.252, halved. b: 1 / 4, halved.
 		{
-			name: "without a limit, it counts as little, if Unlimited", args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "1m", ""), podOf("y", "", ""), podOf("z", "4", "7")}, onB: []*corev1.Pod{podOf("z", "4", "7")},
-			pod: podOf("p", "1", "2"), want: map[string]int64{"a": 87, "b": 88},
+			name: "without a limit, it counts as little, if Unlimited", args: "unlimitedPods: Unlimited", load: loadsOf{"a": steady, "b": steady},
+			onA: list{podOf("x", "1m", ""), podOf("y", "", ""), podOf("z", "4", "7")}, onB: list{podOf("z", "4", "7")}, pod: podOf("p", "1", "2"),
+			want: points{"a": 87, "b": 88},
 		},
 		// a: limits 1 + 7 + 1, requests 6: 1/3, halved. b: limits 8 + 7 + 1, requests 6: 0.8, halved.
 		{
-			name: "a container that fails claims its request alone", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{failing(podOf("x", "1", "8")), podOf("z", "4", "7")}, onB: []*corev1.Pod{podOf("x", "1", "8"), podOf("z", "4", "7")},
-			pod: podOf("p", "1", "1"), want: map[string]int64{"a": 83, "b": 60},
+			name: "a container that fails claims its request alone", load: loadsOf{"a": steady, "b": steady},
+			onA: list{failing(podOf("x", "1", "8")), podOf("z", "4", "7")}, onB: list{podOf("x", "1", "8"), podOf("z", "4", "7")},
+			pod: podOf("p", "1", "1"), want: points{"a": 83, "b": 60},
 		},
 		// As before. Load, b: 0.1 + 1/8 is less than the requests.
 		{
-			name: "so does a pod that has not started two windows after its binding", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{bound(podOf("x", "1", "8"), 10*time.Minute), podOf("z", "4", "7")},
-			onB: []*corev1.Pod{bound(podOf("x", "1", "8"), 9*time.Minute), podOf("z", "4", "7")}, pod: podOf("p", "1", "1"),
-			want: map[string]int64{"a": 83, "b": 60},
+			name: "so does a pod that has not started two windows after its binding", load: loadsOf{"a": steady, "b": steady},
+			onA: list{bound(podOf("x", "1", "8"), 10*time.Minute), podOf("z", "4", "7")},
+			onB: list{bound(podOf("x", "1", "8"), 9*time.Minute), podOf("z", "4", "7")}, pod: podOf("p", "1", "1"), want: points{"a": 83, "b": 60},
 		},
 		// a: (9 − 8) / (9 − 9): beyond all bounds. b: the limits, 8, are the capacity.
 		{
-			name: "requests that take more than there is", load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA: []*corev1.Pod{podOf("x", "8", "8")}, onB: []*corev1.Pod{podOf("z", "6", "7")}, pod: podOf("p", "1", "1"),
-			want: map[string]int64{"a": 0, "b": 100},
+			name: "requests that take more than there is", load: loadsOf{"a": steady, "b": steady}, onA: list{podOf("x", "8", "8")},
+			onB: list{podOf("z", "6", "7")}, pod: podOf("p", "1", "1"), want: points{"a": 0, "b": 100},
 		},
 		// Load, b: 1 − 6/8.
 		{
-			name: "requests that take more than there is, where limits do not count",
-			args: "riskLimitWeights: {cpu: 0, memory: 0}\nunlimitedPods: Unlimited", load: map[string]load.NodeLoad{"a": steady, "b": uniform()},
-			onA: []*corev1.Pod{podOf("x", "8", "8")}, onB: []*corev1.Pod{podOf("z", "6", "")}, pod: podOf("p", "1", "1"),
-			want: map[string]int64{"a": 100, "b": 75},
+			name: "requests that take more than there is, where limits do not count", args: "riskLimitWeights: {cpu: 0, memory: 0}\nunlimitedPods: Unlimited",
+			load: loadsOf{"a": steady, "b": uniform()}, onA: list{podOf("x", "8", "8")}, onB: list{podOf("z", "6", "")}, pod: podOf("p", "1", "1"),
+			want: points{"a": 100, "b": 75},
 		},
 		{
-			name: "a pod that requests nothing and has no limits is not scored", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "", ""), want: map[string]int64{"a": 0, "b": 0},
+			name: "a pod that requests nothing and has no limits is not scored", load: loadsOf{"a": uniform(), "b": steady},
+			onA: list{podOf("x", "4", "6")}, pod: podOf("p", "", ""), want: points{"a": 0, "b": 0},
 		},
-		{name: "no load is known", onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 0, "b": 0}},
+		{name: "no load is known", onA: list{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: points{"a": 0, "b": 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := tc.args
@@ -226,7 +219,7 @@ func TestScore_RiskierResource(t *testing.T) {
 		return pod
 	}
 	idle := load.NodeLoad{load.CPU: plugintest.Measurement(0, 0), load.Memory: plugintest.Measurement(0, 0)}
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": idle})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), loadsOf{"n": idle})
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"))
 	for _, tc := range []struct {
 		pod  *corev1.Pod
@@ -246,7 +239,7 @@ func TestScore_RiskierResource(t *testing.T) {
 // A pod that comes, or goes, counts at once; so does other load.
 func TestScore_FollowsTheNode(t *testing.T) {
 	loads := plugintest.NewLoads()
-	measure := func(n load.NodeLoad) { loads.Measure(map[string]load.NodeLoad{"n": n}, nil) }
+	measure := func(n load.NodeLoad) { loads.Measure(loadsOf{"n": n}, nil) }
 	measure(uniform())
 	plugin := check.Value(Describe().New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), plugintest.NewHandle(), loads.Deps()))(t)
 	node, pod := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4")), podOf("p", "1", "4")
@@ -267,8 +260,7 @@ func TestScore_FollowsTheNode(t *testing.T) {
 
 // Limits are compared with what the node has, and not with what it offers to pods.
 func TestScore_Capacity(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
-		map[string]load.NodeLoad{"n": uniform()})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), loadsOf{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4"))
 	object := node.Node().DeepCopy()
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Capacity
@@ -279,7 +271,7 @@ func TestScore_Capacity(t *testing.T) {
 
 // PreScore skips pods without requests and limits.
 func TestPreScore_BestEffort(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(minor.PreScorePlugin)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), loadsOf{"n": uniform()}).(minor.PreScorePlugin)
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
@@ -316,8 +308,7 @@ func TestSignPod(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
-		map[string]load.NodeLoad{"n": uniform()})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), loadsOf{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"), podOf("x", "4", "6"))
 	terms := pl.(*LowRiskOverCommitment).Explain(t.Context(), framework.NewCycleState(), podOf("p", "1", "4"), node)
 	if got := terms.Score(); math.Abs(got-100*(1-0.2-1.0/6)) > 1e-9 {

@@ -22,6 +22,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
+// The types of columns.
+type (
+	points = map[string]int64
+	list   = []*corev1.Pod
+)
+
 func TestMain(m *testing.M) { leak.Main(m) }
 
 const prometheus = "metricProvider: {type: Prometheus, address: http://prometheus:9090}\n"
@@ -83,54 +89,54 @@ func TestScores(t *testing.T) {
 	for _, tc := range []struct {
 		name, metrics string
 		known         map[string]values
-		want          map[string]int64
+		want          points
 	}{
 		// (3 − 2) / (3 − 1) = 0.5
-		{"lower is better", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
-		{"higher is better", higher, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 0, "b": 50, "c": 100}},
-		{"a node that is no candidate has no say in the scale", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3, "elsewhere": 100}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
-		{"negative values", higher, map[string]values{"x": {"a": -4, "b": -3, "c": 0}}, map[string]int64{"a": 0, "b": 25, "c": 100}},
+		{"lower is better", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, points{"a": 100, "b": 50, "c": 0}},
+		{"higher is better", higher, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, points{"a": 0, "b": 50, "c": 100}},
+		{"a node that is no candidate has no say in the scale", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3, "elsewhere": 100}}, points{"a": 100, "b": 50, "c": 0}},
+		{"negative values", higher, map[string]values{"x": {"a": -4, "b": -3, "c": 0}}, points{"a": 0, "b": 25, "c": 100}},
 		// (2 − 0.5) / (2 − 0.05) = 0.769; what is better than best is best, and what is worse than worst is worst.
 		{
 			"bounds fix the scale", "- {name: x, query: of_x, prefer: Lower, bounds: {best: 0.05, worst: 2}}",
-			map[string]values{"x": {"a": 0.01, "b": 0.5, "c": 7}}, map[string]int64{"a": 100, "b": 77, "c": 0},
+			map[string]values{"x": {"a": 0.01, "b": 0.5, "c": 7}}, points{"a": 100, "b": 77, "c": 0},
 		},
 		// (15 − 10) / (30 − 10) = 0.25
 		{
 			"bounds of what is better the higher", "- {name: x, query: of_x, prefer: Higher, bounds: {best: 30, worst: 10}}",
-			map[string]values{"x": {"a": 10, "b": 15, "c": 31}}, map[string]int64{"a": 0, "b": 25, "c": 100},
+			map[string]values{"x": {"a": 10, "b": 15, "c": 31}}, points{"a": 0, "b": 25, "c": 100},
 		},
 		// x: 1, 0.5, 0 and w: 0, 1, 0.25; (3·1 + 0)/4 = 0.75, (3·0.5 + 1)/4 = 0.625, (0 + 0.25)/4 = 0.0625.
 		{
 			"several metrics by weight", "- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}",
-			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 0, "b": 4, "c": 1}}, map[string]int64{"a": 75, "b": 63, "c": 6},
+			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 0, "b": 4, "c": 1}}, points{"a": 75, "b": 63, "c": 6},
 		},
 		{
 			"a metric without weight is left out", lower + "\n- {name: w, query: of_w, prefer: Lower, weight: 0}",
-			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 9, "b": 1, "c": 1}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 9, "b": 1, "c": 1}}, points{"a": 100, "b": 50, "c": 0},
 		},
 		// The mean of 1 and 5 is 3, which is half of the way; of x alone, 1 is best.
-		{"a candidate without a value has the candidates' mean", lower, map[string]values{"x": {"a": 1, "c": 5, "elsewhere": 99}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
+		{"a candidate without a value has the candidates' mean", lower, map[string]values{"x": {"a": 1, "c": 5, "elsewhere": 99}}, points{"a": 100, "b": 50, "c": 0}},
 		// The mean of 2 and 4 is 3: (11 − 3) / (11 − 1) = 0.8. 2 and 4 have 0.9 and 0.7.
 		{
 			"also within bounds", "- {name: x, query: of_x, prefer: Lower, bounds: {best: 1, worst: 11}}",
-			map[string]values{"x": {"a": 2, "c": 4}}, map[string]int64{"a": 90, "b": 80, "c": 70},
+			map[string]values{"x": {"a": 2, "c": 4}}, points{"a": 90, "b": 80, "c": 70},
 		},
 		{
 			"a metric without any value drops out", lower + "\n- {name: w, query: of_w, prefer: Lower, weight: 9}",
-			map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+			map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, points{"a": 100, "b": 50, "c": 0},
 		},
-		{"all equal", lower, map[string]values{"x": {"a": 2, "b": 2, "c": 2}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
-		{"one value alone", lower, map[string]values{"x": {"b": 2}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
-		{"no metric is known", lower, nil, map[string]int64{"a": 0, "b": 0, "c": 0}},
+		{"all equal", lower, map[string]values{"x": {"a": 2, "b": 2, "c": 2}}, points{"a": 100, "b": 100, "c": 100}},
+		{"one value alone", lower, map[string]values{"x": {"b": 2}}, points{"a": 100, "b": 100, "c": 100}},
+		{"no metric is known", lower, nil, points{"a": 0, "b": 0, "c": 0}},
 		// Neither the sum nor the difference of the greatest values is finite.
-		{"values as great as there are", lower, map[string]values{"x": {"a": -math.MaxFloat64, "b": 0, "c": math.MaxFloat64}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
+		{"values as great as there are", lower, map[string]values{"x": {"a": -math.MaxFloat64, "b": 0, "c": math.MaxFloat64}}, points{"a": 100, "b": 50, "c": 0}},
 		// (0.5 − −1) / (1 − −1) = 0.75, of which the counter is not finite.
-		{"values as great as there are, of which one is nearer to the best", higher, map[string]values{"x": {"a": -math.MaxFloat64, "b": math.MaxFloat64 / 2, "c": math.MaxFloat64}}, map[string]int64{"a": 0, "b": 75, "c": 100}},
+		{"values as great as there are, of which one is nearer to the best", higher, map[string]values{"x": {"a": -math.MaxFloat64, "b": math.MaxFloat64 / 2, "c": math.MaxFloat64}}, points{"a": 0, "b": 75, "c": 100}},
 		// The mean of the greatest value and its half is midway between them, even if their sum is not finite.
-		{"a mean of values whose sum is not finite", lower, map[string]values{"x": {"a": math.MaxFloat64, "c": math.MaxFloat64 / 2}}, map[string]int64{"a": 0, "b": 50, "c": 100}},
+		{"a mean of values whose sum is not finite", lower, map[string]values{"x": {"a": math.MaxFloat64, "c": math.MaxFloat64 / 2}}, points{"a": 0, "b": 50, "c": 100}},
 		// Half of the smallest value is 0: there is nothing to tell them apart by.
-		{"values as near to each other as there are", lower, map[string]values{"x": {"a": 0, "b": math.SmallestNonzeroFloat64, "c": 0}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
+		{"values as near to each other as there are", lower, map[string]values{"x": {"a": 0, "b": math.SmallestNonzeroFloat64, "c": 0}}, points{"a": 100, "b": 100, "c": 100}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := pluginOn(t, "metrics:\n"+tc.metrics)
@@ -149,36 +155,36 @@ func TestScores_PendingPods(t *testing.T) {
 	for _, tc := range []struct {
 		name, metric string
 		x            values
-		pods         map[string][]*corev1.Pod
-		want         map[string]int64
+		pods         map[string]list
+		want         points
 	}{
 		// a has 1 + 3·0.5 = 2.5, b 2 and c 3: (3 − 2.5) / (3 − 2) = 0.5.
 		{
 			"lower is better", "prefer: Lower, pending: {perPod: 0.5, window: 10m}", values{"a": 1, "b": 2, "c": 3},
-			map[string][]*corev1.Pod{"a": {pod(), pod(), pod()}}, map[string]int64{"a": 50, "b": 100, "c": 0},
+			map[string]list{"a": {pod(), pod(), pod()}}, points{"a": 50, "b": 100, "c": 0},
 		},
 		// c has 3 − 2·0.75 = 1.5: (1.5 − 1) / (2 − 1) = 0.5.
 		{
 			"higher is better", "prefer: Higher, pending: {perPod: 0.75, window: 10m}", values{"a": 1, "b": 2, "c": 3},
-			map[string][]*corev1.Pod{"c": {pod(), pod()}}, map[string]int64{"a": 0, "b": 100, "c": 50},
+			map[string]list{"c": {pod(), pod()}}, points{"a": 0, "b": 100, "c": 50},
 		},
 		// a has 1 + 2·(1 − 150/600) = 2.5.
 		{
 			"a pod counts less while the window covers more of it", "prefer: Lower, pending: {perPod: 2, window: 10m}",
-			values{"a": 1, "b": 2, "c": 3}, map[string][]*corev1.Pod{"a": {started(window / 4)}}, map[string]int64{"a": 50, "b": 100, "c": 0},
+			values{"a": 1, "b": 2, "c": 3}, map[string]list{"a": {started(window / 4)}}, points{"a": 50, "b": 100, "c": 0},
 		},
 		{
 			"a pod that the window covers", "prefer: Lower, pending: {perPod: 2, window: 10m}",
-			values{"a": 1, "b": 2, "c": 3}, map[string][]*corev1.Pod{"a": {started(window)}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+			values{"a": 1, "b": 2, "c": 3}, map[string]list{"a": {started(window)}}, points{"a": 100, "b": 50, "c": 0},
 		},
 		// a has 1, and c 3 + 2·1 = 5. b has their mean, 3: (5 − 3) / (5 − 1) = 0.5.
 		{
 			"a node without a value has the mean, with pending pods", "prefer: Lower, pending: {perPod: 2, window: 10m}",
-			values{"a": 1, "c": 3}, map[string][]*corev1.Pod{"b": {pod()}, "c": {pod()}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+			values{"a": 1, "c": 3}, map[string]list{"b": {pod()}, "c": {pod()}}, points{"a": 100, "b": 50, "c": 0},
 		},
 		{
 			"a sum that is not finite", "prefer: Lower, pending: {perPod: 1e308, window: 10m}",
-			values{"a": 1e308, "b": 0, "c": 0}, map[string][]*corev1.Pod{"a": {pod(), pod(), pod()}}, map[string]int64{"a": 0, "b": 100, "c": 100},
+			values{"a": 1e308, "b": 0, "c": 0}, map[string]list{"a": {pod(), pod(), pod()}}, points{"a": 0, "b": 100, "c": 100},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -195,11 +201,11 @@ func TestScores_PendingPods(t *testing.T) {
 }
 
 // scoresAfterPreScore are the nodes' scores, which NormalizeScore must not change; 0 where PreScore skips scoring.
-func scoresAfterPreScore(t *testing.T, b *fixture, nodes []fwk.NodeInfo) map[string]int64 {
+func scoresAfterPreScore(t *testing.T, b *fixture, nodes []fwk.NodeInfo) points {
 	t.Helper()
 	state, scores := framework.NewCycleState(), minor.NodeScoreList{}
 	skipped := b.PreScore(t.Context(), state, pod(), nodes).IsSkip()
-	byName := map[string]int64{}
+	byName := points{}
 	for _, node := range nodes {
 		score := minor.NodeScore{Name: node.Node().Name}
 		if !skipped {
@@ -264,7 +270,7 @@ func TestFilterAndScore_MaxAge(t *testing.T) {
 		if got := b.hasRoom(pod())(nodesNamed("a")[0].Node()); got == tc.used {
 			t.Errorf("%v old: a waiting pod may fit: %v, want %v", tc.age, got, !tc.used)
 		}
-		want := map[string]int64{"a": 0, "b": 0}
+		want := points{"a": 0, "b": 0}
 		if tc.used {
 			want["b"] = 100
 		}
@@ -379,35 +385,6 @@ func TestPostFilter_Relax(t *testing.T) {
 		if got := b.Filter(t.Context(), state, pod(), node).IsSuccess(); got != (want == fwk.Skip) {
 			t.Errorf("attempt %d: passes: %v", attempt, got)
 		}
-	}
-}
-
-// Filter allocates nothing for a node that passes.
-func TestFilter_AllocatesNothing(t *testing.T) {
-	b, state := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
-	publish(b.loads, map[string]values{"x": {"a": 1}})
-	b.PreFilter(t.Context(), state, pod(), nil)
-	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
-	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
-		check.Equal(t, name+": allocations per call of Filter", 0.0, testing.AllocsPerRun(100, func() { b.Filter(ctx, s, p, n) }))
-	}
-}
-
-// A cycle sees one snapshot, also in clones of its state.
-func TestFilter_OneSnapshotPerCycle(t *testing.T) {
-	b, n := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
-	publish(b.loads, map[string]values{"x": {"a": 1, "other": 9}})
-	state := framework.NewCycleState()
-	b.PreFilter(t.Context(), state, pod(), nil)
-	clone := state.Clone()
-	publish(b.loads, map[string]values{"x": {"a": 9}})
-	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
-		if status := b.Filter(t.Context(), s, pod(), n); !status.IsSuccess() {
-			t.Errorf("%s: %v by a snapshot that was published later", name, status)
-		}
-	}
-	if b.Filter(t.Context(), framework.NewCycleState(), pod(), n).IsSuccess() {
-		t.Error("the next cycle sees the old snapshot")
 	}
 }
 

@@ -22,6 +22,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
+// The types of columns.
+type (
+	points  = map[string]int64
+	loadsOf = map[string]load.NodeLoad
+)
+
 const kind = "PeaksArgs"
 
 func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
@@ -69,82 +75,73 @@ func TestScore(t *testing.T) {
 	// All nodes have 8 cores; the pod requests 2 of them, 25 %.
 	for _, tc := range []struct {
 		name, args string
-		load       map[string]load.NodeLoad
+		load       loadsOf
 		onA        []*corev1.Pod
 		pod        string
-		want       map[string]int64
+		want       points
 	}{
 		// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40; c: 10·(2 − 1) = 10. a: 100·(40 − 20) / (40 − 10).
-		{
-			name: "the node whose power rises least is best", args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 67, "b": 0, "c": 100},
-		},
+		{name: "the node whose power rises least is best", args: byName, load: loadsOf{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: points{"a": 67, "b": 0, "c": 100}},
 		// a: 10·(8 − 4) = 40, as b.
 		{
-			name: "pods that the window does not cover yet count", args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, onA: []*corev1.Pod{assumed},
-			want: map[string]int64{"a": 0, "b": 0, "c": 100},
+			name: "pods that the window does not cover yet count", args: byName, load: loadsOf{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
+			onA: []*corev1.Pod{assumed}, want: points{"a": 0, "b": 0, "c": 100},
 		},
 		// b is the most expensive of those with room: 0 too.
 		{
 			name: "a node that the pod takes beyond its capacity is worst", args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.9), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 0, "b": 0, "c": 100},
+			load: loadsOf{"a": cpu(0.9), "b": cpu(0.75), "c": cpu(0)}, want: points{"a": 0, "b": 0, "c": 100},
 		},
 		// a: 10·(8 − 4) = 40, as b.
 		{
 			name: "nodes beyond their capacity beside equal ones", args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.75), "c": cpu(0.9)}, want: map[string]int64{"a": 100, "b": 100, "c": 0},
+			load: loadsOf{"a": cpu(0.5), "b": cpu(0.75), "c": cpu(0.9)}, want: points{"a": 100, "b": 100, "c": 0},
 		},
 		{
-			name: "a pod that requests nothing leaves all nodes alike", args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, pod: "0",
-			want: map[string]int64{"a": 100, "b": 100, "c": 100},
+			name: "a pod that requests nothing leaves all nodes alike", args: byName, load: loadsOf{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, pod: "0",
+			want: points{"a": 100, "b": 100, "c": 100},
 		},
-		{
-			name: "a node without load gets the mean of the others", args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, want: map[string]int64{"a": 100, "b": 0, "c": 50},
-		},
+		{name: "a node without load gets the mean of the others", args: byName, load: loadsOf{"a": cpu(0.25), "b": cpu(0.75)}, want: points{"a": 100, "b": 0, "c": 50}},
 		// a: 25 % requested, 20; b: 40; c: 10.
 		{
-			name: "a node without load is scored by requests, if Requests", args: byName + "missingLoad: Requests",
-			load: map[string]load.NodeLoad{"b": cpu(0.75), "c": cpu(0)}, onA: []*corev1.Pod{assumed},
-			want: map[string]int64{"a": 67, "b": 0, "c": 100},
+			name: "a node without load is scored by requests, if Requests", args: byName + "missingLoad: Requests", load: loadsOf{"b": cpu(0.75), "c": cpu(0)},
+			onA: []*corev1.Pod{assumed}, want: points{"a": 67, "b": 0, "c": 100},
 		},
 		// a: 20; b: 5·(2 − 1) = 5.
 		{
 			name: "a node without load is worst, if Lowest", args: byName + "missingLoad: Lowest",
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0)}, want: map[string]int64{"a": 0, "b": 100, "c": 0},
+			load: loadsOf{"a": cpu(0.25), "b": cpu(0)}, want: points{"a": 0, "b": 100, "c": 0},
 		},
 		{
 			name: "a node without a model gets the mean of the others",
 			args: fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}}", k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 100, "b": 0, "c": 50},
+			load: loadsOf{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: points{"a": 100, "b": 0, "c": 50},
 		},
 		{
 			name: "a node without a model is worst, if Lowest",
 			args: fmt.Sprintf("missingLoad: Lowest\nnodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}}", k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 100, "b": 0, "c": 0},
+			load: loadsOf{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: points{"a": 100, "b": 0, "c": 0},
 		},
 		{
 			name: "no node has a model", args: "nodePowerModel: {other: {k0: 1, k1: 1, k2: 0.1}}",
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, want: map[string]int64{"a": 0, "b": 0, "c": 0},
+			load: loadsOf{"a": cpu(0.25), "b": cpu(0.75)}, want: points{"a": 0, "b": 0, "c": 0},
 		},
-		{name: "no load is known", args: byName, want: map[string]int64{"a": 0, "b": 0, "c": 0}},
+		{name: "no load is known", args: byName, want: points{"a": 0, "b": 0, "c": 0}},
 		// a by its name: 10; b, which is large: 40; c, by the model of all: 20. c: 100·(40 − 20) / (40 − 10).
 		{
 			name: "models by label, the first that selects the node",
 			args: fmt.Sprintf("nodePowerModel: {a: {k0: 0, k1: 10, k2: %v}}\nnodePowerModels: [{nodeSelector: {type: large, zone: x}, k1: -1, k2: 0.01}, {nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: map[string]int64{"a": 100, "b": 0, "c": 67},
+			load: loadsOf{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: points{"a": 100, "b": 0, "c": 67},
 		},
 		// a: 20; b: −10; c: 40. a: 100·(40 − 20) / (40 + 10).
 		{
 			name: "power that falls with load",
 			args: fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: -10, k2: %v}, {k1: 20, k2: %v}]", k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0.25)}, want: map[string]int64{"a": 40, "b": 100, "c": 0},
+			load: loadsOf{"a": cpu(0), "b": cpu(0), "c": cpu(0.25)}, want: points{"a": 40, "b": 100, "c": 0},
 		},
 		{
 			name: "costs far apart", args: "nodePowerModel: {a: {k1: 1.0e-15, k2: 0.01}, b: {k1: 1.0e+14, k2: 0.01}, c: {k1: -1.0e+14, k2: 0.01}}",
-			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: map[string]int64{"a": 50, "b": 0, "c": 100},
+			load: loadsOf{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: points{"a": 50, "b": 0, "c": 100},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -163,10 +160,10 @@ func TestScore(t *testing.T) {
 // A node without cpu is not the best because nothing changes there.
 func TestScore_NoCapacity(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"),
-		map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)})
+		loadsOf{"a": cpu(0.5), "b": cpu(0.5)})
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("1")).Obj(), plugintest.Node("a", nil),
 		plugintest.Node("b", plugintest.CPU("8")))
-	if want := (map[string]int64{"a": 0, "b": 100}); !cmp.Equal(got, want) {
+	if want := (points{"a": 0, "b": 100}); !cmp.Equal(got, want) {
 		t.Errorf("scores %v, want %v", got, want)
 	}
 }
@@ -178,18 +175,18 @@ func TestScore_FollowsLabels(t *testing.T) {
 		Describe().New,
 		plugintest.Args(t, kind,
 			fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2)),
-		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)},
+		loadsOf{"a": cpu(0), "b": cpu(0)},
 	)
 	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"), labeled("b", "large")
-	check := func(want map[string]int64) {
+	check := func(want points) {
 		t.Helper()
 		check.Equal(t, "scores", want, plugintest.Scores(t, pl, pod, a, b))
 	}
-	check(map[string]int64{"a": 100, "b": 0})
+	check(points{"a": 100, "b": 0})
 	relabeled := b.Node().DeepCopy()
 	relabeled.Labels["type"] = "small"
 	b.(*framework.NodeInfo).SetNode(relabeled)
-	check(map[string]int64{"a": 100, "b": 100})
+	check(points{"a": 100, "b": 100})
 }
 
 func TestNew_File(t *testing.T) {
@@ -221,7 +218,7 @@ func TestNew_File(t *testing.T) {
 				t.Setenv(config.NodePowerModelVariable, path)
 			}
 			loads := plugintest.NewLoads()
-			loads.Measure(map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, nil)
+			loads.Measure(loadsOf{"a": cpu(0.25), "b": cpu(0.75)}, nil)
 			pl, err := Describe().New(t.Context(), plugintest.Args(t, kind, tc.args), plugintest.NewHandle(), loads.Deps())
 			for _, want := range tc.wantErr {
 				if err == nil || !strings.Contains(err.Error(), want) {
@@ -237,7 +234,7 @@ func TestNew_File(t *testing.T) {
 			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40.
 			got := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"),
 				labeled("b", "small"))
-			if want := (map[string]int64{"a": 100, "b": 0}); !cmp.Equal(got, want) {
+			if want := (points{"a": 100, "b": 0}); !cmp.Equal(got, want) {
 				t.Errorf("scores %v, want %v", got, want)
 			}
 		})
@@ -256,7 +253,7 @@ func TestNew_MissingFile(t *testing.T) {
 func TestExplain(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New,
 		plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)),
-		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)})
+		loadsOf{"a": cpu(0.25), "b": cpu(0.9)})
 	explain := func(name string) (float64, []string) {
 		terms := pl.(*Peaks).Explain(t.Context(), framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj(),
 			plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)))
@@ -288,7 +285,7 @@ func TestExplain(t *testing.T) {
 // The cost that Score returns is the explained one, but for the last bit.
 func TestScore_EncodesExplainedCost(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{k0: 100, k1: 10, k2: %v}]", k2)),
-		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.5)}).(*Peaks)
+		loadsOf{"a": cpu(0.25), "b": cpu(0.5)}).(*Peaks)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj()
 	for _, name := range []string{"a", "b"} {
 		node := labeled(name, "small")

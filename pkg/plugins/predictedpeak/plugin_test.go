@@ -126,15 +126,9 @@ func TestScore(t *testing.T) {
 			on: three(), pod: pod("p", "a", "2", ""), want: 37,
 		},
 		// Mean 1,000, p95 3,000: (2,400 + 1,000 + 2,000) / 8,000 = 0.675; 20 + 0.8·32.5
-		{
-			name: "a workload with too little history counts as one without", args: "minHistory: 10h1m", load: measured(0.3), on: nil,
-			pod: pod("p", "v", "2", ""), want: 46,
-		},
+		{name: "a workload with too little history counts as one without", args: "minHistory: 10h1m", load: measured(0.3), on: nil, pod: pod("p", "v", "2", ""), want: 46},
 		// As if it requested 1,000: mean 500, p95 1,500: (2,400 + 500 + 1,000) / 8,000 = 0.4875; 20 + 0.8·51.25
-		{
-			name: "a pod without requests counts the default", args: "unknown: {default: {cpu: 1500m}}", load: measured(0.3), on: nil,
-			pod: pod("p", "", "", ""), want: 61,
-		},
+		{name: "a pod without requests counts the default", args: "unknown: {default: {cpu: 1500m}}", load: measured(0.3), on: nil, pod: pod("p", "", "", ""), want: 61},
 		{
 			name: "a node without load is scored by the means of its pods",
 			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""),
@@ -207,9 +201,7 @@ func TestScore_Tenants(t *testing.T) {
 		{"no pods", nil, 63},
 		// Each: p95 10, mean 0.5. 9.5 + √(99·(9.5/1.64)² + 40,000 − …): the excess of the pod to place stays the largest;
 		// √(100·33.6) = 57.9 more: 0.47324; 20 + 0.8·52.676
-		{"pods of request 1m and limit 1000 cores count ten times their request", func(name string) *corev1.Pod {
-			return bound(pod(name, "", "1m", "1k"), time.Minute)
-		}, 62},
+		{"pods of request 1m and limit 1000 cores count ten times their request", func(name string) *corev1.Pod { return bound(pod(name, "", "1m", "1k"), time.Minute) }, 62},
 		{"pods without requests count nothing once they have been there for minHistory", func(name string) *corev1.Pod {
 			return bound(pod(name, "", "", ""), 30*time.Minute)
 		}, 63},

@@ -2,19 +2,14 @@ package requestbounds
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -142,50 +137,6 @@ func TestPreFilter_AllocatesNothing(t *testing.T) {
 	pod := with("cpu=1,memory=1Gi,"+gpu+"=1", "cpu=500m,memory=500Mi")
 	pod.Spec.Overhead = listOf("cpu=10m")
 	check.Equal(t, "allocations", 0.0, testing.AllocsPerRun(100, func() { pl.PreFilter(t.Context(), state, pod, nodes) }))
-}
-
-func BenchmarkPreFilter(b *testing.B) {
-	for name, pod := range map[string]*corev1.Pod{
-		"usual":         with("cpu=1,memory=1Gi", "cpu=500m,memory=500Mi"),
-		"near a bound":  with("cpu=7k,memory=1Gi", "cpu=500m,memory=500Mi"),
-		"beyond bounds": with("memory=5Ei", "memory=5Ei"),
-	} {
-		b.Run(name, func(b *testing.B) {
-			pl, state := build(b), framework.NewCycleState()
-			var nodes []fwk.NodeInfo
-			for range 2500 {
-				nodes = append(nodes, cluster()...)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				pl.PreFilter(b.Context(), state, pod, nodes)
-			}
-		})
-	}
-}
-
-// BenchmarkPreFilter_OverStock takes turns with NodeResourcesFit, so that the load of the machine cancels out.
-func BenchmarkPreFilter_OverStock(b *testing.B) {
-	const calls = 1000
-	args := &schedulerconfig.NodeResourcesFitArgs{ScoringStrategy: &schedulerconfig.ScoringStrategy{
-		Type: schedulerconfig.LeastAllocated, Resources: []schedulerconfig.ResourceSpec{{Name: "cpu", Weight: 1}},
-	}}
-	stock := check.Value(noderesources.NewFit(b.Context(), args, nil, feature.Features{}))(b)
-	pod, nodes, state := with("cpu=1,memory=1Gi", "cpu=500m,memory=500Mi"), cluster(), framework.NewCycleState()
-	var ratios []float64
-	for b.Loop() {
-		var took [2]time.Duration
-		for i, pl := range []minor.PreFilterPlugin{build(b), stock.(minor.PreFilterPlugin)} {
-			began := time.Now()
-			for range calls {
-				pl.PreFilter(b.Context(), state, pod, nodes)
-			}
-			took[i] = time.Since(began)
-		}
-		ratios = append(ratios, took[0].Seconds()/took[1].Seconds())
-	}
-	slices.Sort(ratios)
-	b.ReportMetric(ratios[len(ratios)/2], "×stock")
 }
 
 // A rejected pod waits until a node covers a request that none covered, or its own requests go down.

@@ -16,59 +16,58 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
+// The types of columns.
+type (
+	points  = map[string]int64
+	loadsOf = map[string]load.NodeLoad
+)
+
 func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
 
 func TestScore(t *testing.T) {
 	eightCores := plugintest.CPU("8")
-	workers := map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": cpu(0.5), "worker-3": cpu(0.1)}
+	workers := loadsOf{"worker-1": cpu(0.25), "worker-2": cpu(0.5), "worker-3": cpu(0.1)}
 	limited := func(limit string) *corev1.Pod { return st.MakePod().Lim(plugintest.CPU(limit)).Obj() }
 
 	for _, tc := range []struct {
 		name, args string
-		load       map[string]load.NodeLoad
+		load       loadsOf
 		pod        *corev1.Pod
 		// onFirst are pods on worker-1.
 		onFirst []*corev1.Pod
-		want    map[string]int64
+		want    points
 	}{
 		// 60·25/40 + 40 = 77.5; 40·50/60 = 33.3; 60·10/40 + 40 = 55.
 		{
 			name: "a pod that uses nothing goes to the node nearest below the target", load: workers, pod: limited("0"),
-			want: map[string]int64{"worker-1": 78, "worker-2": 33, "worker-3": 55},
+			want: points{"worker-1": 78, "worker-2": 33, "worker-3": 55},
 		},
 		// 7 of 8 cores are 87.5 points: 112.5 and 137.5; 97.5: 40·2.5/60 = 1.67.
-		{
-			name: "a node above 100 percent scores 0 beside one below", load: workers, pod: limited("7"),
-			want: map[string]int64{"worker-1": 0, "worker-2": 0, "worker-3": 2},
-		},
+		{name: "a node above 100 percent scores 0 beside one below", load: workers, pod: limited("7"), want: points{"worker-1": 0, "worker-2": 0, "worker-3": 2}},
 		// 10 of 8 cores are 125 points: 10,000 over 150, 175 and 135.
 		{
 			name: "where all nodes are above 100 percent, the score goes on falling", load: workers, pod: limited("10"),
-			want: map[string]int64{"worker-1": 67, "worker-2": 57, "worker-3": 74},
+			want: points{"worker-1": 67, "worker-2": 57, "worker-3": 74},
 		},
 		// 10,000 over 150 and 175; (67 + 57) / 2.
 		{
 			name: "a node without load gets the mean of those, if Neutral", args: "missingLoad: Neutral",
-			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": cpu(0.5)}, pod: limited("10"),
-			want: map[string]int64{"worker-1": 67, "worker-2": 57, "worker-3": 62},
+			load: loadsOf{"worker-1": cpu(0.25), "worker-2": cpu(0.5)}, pod: limited("10"), want: points{"worker-1": 67, "worker-2": 57, "worker-3": 62},
 		},
 		// 2 of 8 cores are 25 points. 50: 40·50/60 = 33.3; 75: 40·25/60 = 16.7; 35: 60·35/40 + 40 = 92.5.
-		{name: "the pod's own usage counts", load: workers, pod: limited("2"), want: map[string]int64{"worker-1": 33, "worker-2": 17, "worker-3": 93}},
+		{name: "the pod's own usage counts", load: workers, pod: limited("2"), want: points{"worker-1": 33, "worker-2": 17, "worker-3": 93}},
 		// 800 of 8,000m are 10 points. 35: 92.5; 60: 40·40/60 = 26.7; 20: 60·20/40 + 40 = 70.
 		{
 			name: "a container without limit or request counts the default", args: "defaultRequests: {cpu: 800m}", load: workers,
-			pod: st.MakePod().Container("image").Obj(), want: map[string]int64{"worker-1": 93, "worker-2": 27, "worker-3": 70},
+			pod: st.MakePod().Container("image").Obj(), want: points{"worker-1": 93, "worker-2": 27, "worker-3": 70},
 		},
 		// 2·400 of 8,000m are 10 points, as above.
 		{
 			name: "a request is multiplied", args: `defaultRequestsMultiplier: "2"`, load: workers,
-			pod: st.MakePod().Req(plugintest.CPU("400m")).Obj(), want: map[string]int64{"worker-1": 93, "worker-2": 27, "worker-3": 70},
+			pod: st.MakePod().Req(plugintest.CPU("400m")).Obj(), want: points{"worker-1": 93, "worker-2": 27, "worker-3": 70},
 		},
 		// 50·25/50 + 50 = 75; 50·50/50 + 50 = 100; 50·10/50 + 50 = 60.
-		{
-			name: "the target is the operator's", args: "targetUtilization: 50", load: workers, pod: limited("0"),
-			want: map[string]int64{"worker-1": 75, "worker-2": 100, "worker-3": 60},
-		},
+		{name: "the target is the operator's", args: "targetUtilization: 50", load: workers, pod: limited("0"), want: points{"worker-1": 75, "worker-2": 100, "worker-3": 60}},
 		// 25 + 1,200/8,000 = 40 on worker-1: the target.
 		{
 			name: "pods that the window does not cover yet count by what they are expected to use", args: `defaultRequestsMultiplier: "2"`,
@@ -77,13 +76,12 @@ func TestScore(t *testing.T) {
 				plugintest.Running(st.MakePod().Name("running").Lim(plugintest.CPU("1")).Obj(), time.Minute), // 0.8·1,000
 				plugintest.Running(st.MakePod().Name("covered").Lim(plugintest.CPU("1")).Obj(), time.Hour),
 			},
-			want: map[string]int64{"worker-1": 100, "worker-2": 33, "worker-3": 55},
+			want: points{"worker-1": 100, "worker-2": 33, "worker-3": 55},
 		},
 		// Neither of the others has a pod that requests anything: 60·0/40 + 40.
 		{
-			name: "a node without load is scored by requests",
-			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": {load.Memory: plugintest.Measurement(0.5, 0)}}, pod: limited("0"),
-			want: map[string]int64{"worker-1": 78, "worker-2": 40, "worker-3": 40},
+			name: "a node without load is scored by requests", load: loadsOf{"worker-1": cpu(0.25), "worker-2": {load.Memory: plugintest.Measurement(0.5, 0)}},
+			pod: limited("0"), want: points{"worker-1": 78, "worker-2": 40, "worker-3": 40},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -105,7 +103,7 @@ func TestScore(t *testing.T) {
 func TestPreScore_MemoryOnly(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", ""),
-		map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
+		loadsOf{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
 	status := pl.(minor.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
 	if !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)
@@ -113,7 +111,7 @@ func TestPreScore_MemoryOnly(t *testing.T) {
 }
 
 func TestLoadLine(t *testing.T) {
-	loads := map[string]load.NodeLoad{
+	loads := loadsOf{
 		"below": {load.CPU: plugintest.Measurement(0.40, 0), load.Memory: plugintest.Measurement(0.90, 0)},
 		"above": {load.CPU: plugintest.Measurement(0.41, 0), load.Memory: plugintest.Measurement(0.90, 0)},
 	}

@@ -217,14 +217,6 @@ func TestExtensions_OneSnapshotPerCycle(t *testing.T) {
 	check.Equal(t, "score in the next cycle", int64(75), score(framework.NewCycleState()))
 }
 
-func TestExtensions_AllocateNothingPerNode(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	s := newPercent(loadsOf(map[string]float64{"a": 0.25}), config.MissingLoadRequests)
-	state, node := framework.NewCycleState(), nodeInfo("a", "4")
-	s.Score(ctx, state, pod, node) // the cycle's first call makes what the others use
-	check.Equal(t, "allocations per call of Score", 0.0, testing.AllocsPerRun(100, func() { s.Score(ctx, state, pod, node) }))
-}
-
 func TestExtensions_CountsOncePerDecision(t *testing.T) {
 	old := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0)}
 	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
