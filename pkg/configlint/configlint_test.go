@@ -303,9 +303,7 @@ profiles:
 	} {
 		_, _, err := configlint.Check([]byte(tt.config), plugins.LintOptions())
 		want := " is no longer supported; write kubescheduler.config.k8s.io/v1 in\n  " + tt.want + "and remove healthzBindAddress"
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "TaintToleration 3 (1)") {
-			t.Errorf("%s: %v, want %s", tt.name, err, want)
-		}
+		check.Error(t, err, want, "TaintToleration 3 (1)")
 	}
 }
 

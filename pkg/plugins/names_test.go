@@ -69,9 +69,7 @@ func TestTemplatesNameAPlugin(t *testing.T) {
 			}
 		}
 	})
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(templatesWithNames)), slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("plugins in templates (-known +found):\n%s", diff)
-	}
+	check.Equal(t, "plugins in templates", slices.Sorted(maps.Keys(templatesWithNames)), slices.Sorted(maps.Keys(got)))
 }
 
 // TestContributing_PlacesOfAPlugin compares CONTRIBUTING's table with the files that a new plugin touches. A place is product code
@@ -182,7 +180,5 @@ func TestAlertNamesPluginsThatFilter(t *testing.T) {
 	if found == nil {
 		t.Fatal("no alert selects scheduler_unschedulable_pods by plugin")
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(limiters())), strings.Split(string(found[1]), "|")); diff != "" {
-		t.Errorf("plugins of the alert (-filter +alert):\n%s", diff)
-	}
+	check.Equal(t, "plugins of the alert", slices.Sorted(maps.Keys(limiters())), strings.Split(string(found[1]), "|"))
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -120,9 +119,7 @@ func buildWithoutLoad(t *testing.T, registry frameworkruntime.Registry, name str
 // Every plugin is in the registry under its name.
 func TestNewRegistry(t *testing.T) {
 	registry := registryOn(plugintest.NewLoads(), unregistered)
-	if diff := cmp.Diff(slices.Sorted(slices.Values(config.PluginNames())), slices.Sorted(maps.Keys(registry))); diff != "" {
-		t.Errorf("plugins (-names +registry):\n%s", diff)
-	}
+	check.Equal(t, "plugins", slices.Sorted(slices.Values(config.PluginNames())), slices.Sorted(maps.Keys(registry)))
 	for name := range withoutLoad() {
 		if got := buildWithoutLoad(t, registry, name).Name(); got != name {
 			t.Errorf("the plugin registered as %s is called %s", name, got)

@@ -433,10 +433,7 @@ func TestScheme_ReadsBackWrittenConfiguration(t *testing.T) {
 func TestScheme_RefusesPlaceholderOfWrittenToken(t *testing.T) {
 	again := mustLoad(t, loggedConfiguration(t, mustLoad(t, knownConfiguration)))
 	err := validation.ValidatePluginConfigs(again, validation.Files{})
-	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[1].args.metricProvider.token: ") ||
-		!strings.Contains(err.Error(), "put the token back") {
-		t.Errorf("the placeholder passes for a token: %v", err)
-	}
+	check.Error(t, err, "profiles[0].pluginConfig[1].args.metricProvider.token: ", "put the token back")
 }
 
 func TestAddToScheme_MayBeCalledTwice(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -186,9 +185,7 @@ func TestSoftLimitDefaults_OtherConfigurationsKeepStockDefaults(t *testing.T) {
 			stock, ours := read(), read()
 			stockv1.SetObjectDefaults_KubeSchedulerConfiguration(stock)
 			stockscheme.Scheme.Default(ours)
-			if diff := cmp.Diff(stock, ours); diff != "" {
-				t.Errorf("defaults (-stock +ours):\n%s", diff)
-			}
+			check.Equal(t, "defaults", stock, ours)
 			written := [2][]byte{}
 			for i, cfg := range []*configv1.KubeSchedulerConfiguration{stock, ours} {
 				var err error

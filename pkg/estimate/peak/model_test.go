@@ -213,9 +213,7 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 	for namespace, want := range map[string]PodSums{"": all, "tenant": all, "ns": foreign, "third": foreign} {
 		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
 		resource := view.Node(node, &learned.Usages{}, 0)[load.CPU]
-		if diff := cmp.Diff(want, *resource.Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
-			t.Errorf("for a pod of %q (-want +got):\n%s", namespace, diff)
-		}
+		check.Equal(t, fmt.Sprintf("for a pod of %q", namespace), want, *resource.Pods, cmpopts.EquateApprox(1e-5, 0))
 		if got, want := resource.Node.Pending, want.Mean; math.Abs(got-want) > 1e-3 {
 			t.Errorf("pending for a pod of %q: %v, want %v", namespace, got, want)
 		}
@@ -257,20 +255,18 @@ func TestPodSums_OfNodesWithoutLoad(t *testing.T) {
 	model := newModel(statistics)
 	info := newNode(podNamed("a", "a", "2"))
 	want := PodSums{Mean: 1000, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 0}
-	check := func(when string) {
+	expect := func(when string) {
 		t.Helper()
 		e, sums := model.sums(framework.NewCycleState(), info)
-		if diff := cmp.Diff(want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
-			t.Errorf("%s: sums (-want +got):\n%s", when, diff)
-		}
+		check.Equal(t, fmt.Sprintf("%s: sums", when), want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0))
 		if got := e[load.CPU]; got.State != load.Absent || got.Base != 6000 {
 			t.Errorf("%s: estimate %+v, want one by requests", when, got)
 		}
 	}
-	check("at first")
+	expect("at first")
 	info.AddPod(podNamed("a2", "a", "2"))
 	want.Mean, want.Learned, want.RestVariance = 2000, 2000, 40000
-	check("once the node changed")
+	expect("once the node changed")
 }
 
 func TestPodSums_StartupEndsWithTheLoad(t *testing.T) {
@@ -304,9 +300,7 @@ func TestPodSums_StateFollowsTheLoad(t *testing.T) {
 		model.republish(measurement(0), step.memory)
 		got, _ := model.sums(framework.NewCycleState(), info)
 		check.Equal(t, "state of memory", step.want, got[load.Memory].State)
-		if diff := cmp.Diff(model.View(framework.NewCycleState()).Estimate(info), got); diff != "" {
-			t.Errorf("the estimate beside the sums (-whole +got):\n%s", diff)
-		}
+		check.Equal(t, "the estimate beside the sums", model.View(framework.NewCycleState()).Estimate(info), got)
 	}
 }
 

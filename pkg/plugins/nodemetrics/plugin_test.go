@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -219,9 +218,7 @@ func scoresAfterPreScore(t *testing.T, b *fixture, nodes []fwk.NodeInfo) points 
 	}
 	before := slices.Clone(scores)
 	b.NormalizeScore(t.Context(), state, pod(), scores)
-	if diff := cmp.Diff(before, scores); diff != "" {
-		t.Errorf("NormalizeScore changes scores (-before +after):\n%s", diff)
-	}
+	check.Equal(t, "NormalizeScore changes scores", before, scores)
 	return byName
 }
 
@@ -274,9 +271,7 @@ func TestFilterAndScore_MaxAge(t *testing.T) {
 		if tc.used {
 			want["b"] = 100
 		}
-		if diff := cmp.Diff(want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b")...)); diff != "" {
-			t.Errorf("%v old: scores (-want +got):\n%s", tc.age, diff)
-		}
+		check.Equal(t, fmt.Sprintf("%v old: scores", tc.age), want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b")...))
 	}
 }
 

@@ -221,9 +221,7 @@ func TestNew_File(t *testing.T) {
 			loads.Measure(loadsOf{"a": cpu(0.25), "b": cpu(0.75)}, nil)
 			pl, err := Describe().New(t.Context(), plugintest.Args(t, kind, tc.args), plugintest.NewHandle(), loads.Deps())
 			for _, want := range tc.wantErr {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("error %v, want one with %q", err, want)
-				}
+				check.Error(t, err, want)
 			}
 			if len(tc.wantErr) > 0 {
 				return
@@ -244,10 +242,7 @@ func TestNew_File(t *testing.T) {
 func TestNew_MissingFile(t *testing.T) {
 	t.Setenv(config.NodePowerModelVariable, filepath.Join(t.TempDir(), "missing.json"))
 	_, err := Describe().New(t.Context(), plugintest.Args(t, kind, ""), plugintest.NewHandle(), plugintest.NewLoads().Deps())
-	if err == nil || !strings.Contains(err.Error(), config.NodePowerModelVariable) ||
-		!strings.Contains(err.Error(), "missing.json: no such file") {
-		t.Errorf("error %v, want one that names the variable and the file", err)
-	}
+	check.Error(t, err, config.NodePowerModelVariable, "missing.json: no such file")
 }
 
 func TestExplain(t *testing.T) {

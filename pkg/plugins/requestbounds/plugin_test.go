@@ -12,7 +12,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -193,9 +192,6 @@ func TestRequeue_Queue(t *testing.T) {
 // The plugin takes no arguments.
 func TestNew_Args(t *testing.T) {
 	args := plugintest.Args(t, "TargetLoadPackingArgs", "")
-	var plugin minor.Plugin
-	plugin, err := Describe().New(t.Context(), args, plugintest.NewHandle(), plugintest.NewLoads().Deps())
-	if err == nil || !strings.Contains(err.Error(), "takes no arguments") {
-		t.Errorf("%v, %v, want an error that says what to do", plugin, err)
-	}
+	_, err := Describe().New(t.Context(), args, plugintest.NewHandle(), plugintest.NewLoads().Deps())
+	check.Error(t, err, "takes no arguments")
 }
