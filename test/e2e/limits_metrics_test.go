@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -84,13 +81,6 @@ func (e environment) wantByScore() {
 		{"no-best", "no-best-fast", "an unknown latency is not taken for the best"},
 	} {
 		e.wantOn(tt.node, tt.why, cluster.Pod{Name: "by-" + tt.pool, Scheduler: "weighted", NodeSelector: pool(tt.pool)})
-	}
-	log := check.Value(e.Scheduler.Log())(e.t)
-	for _, metric := range []string{"absent", "absent-without-weight"} {
-		notes := regexp.MustCompile(`\] "([^"\n]*)".* plugin="NodeMetrics" metric="`+metric+`"`).FindAllStringSubmatch(log, -1)
-		if len(notes) != 1 || !strings.HasPrefix(notes[0][1], "No node has a value of the metric: ") {
-			e.t.Errorf("of metric %s the log says %q, want once that no node has a value", metric, notes)
-		}
 	}
 }
 
