@@ -104,14 +104,6 @@ func WithoutLoad(d Descriptor, build func(in Inputs) (minor.Plugin, error)) Desc
 	return d
 }
 
-func argsOf[Args runtime.Object](object runtime.Object) (Args, error) {
-	args, ok := object.(Args)
-	if !ok {
-		return args, fmt.Errorf("want args of type %T, got %T", args, object)
-	}
-	return args, validation.ValidateArgs(nil, args)
-}
-
 // Of returns the descriptor with the functions of the plugin.
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	if p.Reads != nil {
@@ -130,7 +122,11 @@ func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 		return p.Limits(args.(Args))
 	}
 	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
-		args, err := argsOf[Args](object)
+		args, ok := object.(Args)
+		if !ok {
+			return nil, fmt.Errorf("want args of type %T, got %T", args, object)
+		}
+		err := validation.ValidateArgs(nil, args)
 		if err != nil {
 			return nil, err
 		}

@@ -153,7 +153,10 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 // LoadLine implements explain.LoadReader. A node is above its line if a pod of another namespace that uses nothing would be
 // refused.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	s := pl.strangerState(state)
+	s := pl.newFilterState(state, estimate.Stranger())
+	if s.peaks[load.CPU] != nil {
+		s.podUsages = &learned.Usages{}
+	}
 	t := pl.terms(s, node)
 	l := explain.LoadLine{Node: t.Node, Annotation: Annotation}
 	var own line
@@ -170,15 +173,6 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 		l.Above[r] = pl.resourceReason(s, &t, r) != ""
 	}
 	return l
-}
-
-// strangerState is the state of a pod that uses nothing, and has a namespace of its own.
-func (pl *LoadThreshold) strangerState(state fwk.CycleState) *filterState {
-	s := pl.newFilterState(state, estimate.Stranger())
-	if s.peaks[load.CPU] != nil {
-		s.podUsages = &learned.Usages{}
-	}
-	return s
 }
 
 // ExplainPodUsage implements explain.UsageExplainer for the resources with a threshold.
