@@ -67,7 +67,7 @@ func cost(m *config.PowerModel, now, then float64) float64 {
 const signBit = 1 << 63
 
 // encode returns the cost as a number of at least 0, in the order of the costs. The last bit of the cost is lost. A cost in the
-// cycle state would need a lock in Score, and Kubernetes 1.37 normalizes scores again for the next pod, whose cycle has another state.
+// cycle state would need a lock in Score, and Kubernetes 1.37 normalizes scores again for the next pod, in another cycle.
 func encode(cost float64) int64 {
 	bits := math.Float64bits(cost)
 	if cost < 0 {
