@@ -10,8 +10,7 @@ import (
 type Publisher struct {
 	latest atomic.Pointer[Snapshot]
 
-	mu sync.Mutex
-	// published is closed when the next snapshot is published.
+	mu        sync.Mutex
 	published chan struct{}
 	hooks     []func(previous *Snapshot)
 }

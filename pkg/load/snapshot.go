@@ -1,6 +1,7 @@
 package load
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -103,23 +104,26 @@ func (t *Table) Node(name string) NodeLoad {
 
 // Snapshot holds the nodes' load after a refresh, by window and by quantile, and their node metrics. It is immutable.
 type Snapshot struct {
-	index     *Index
-	tables    map[time.Duration]*Table
-	quantiles map[Quantile]*Table
-	columns   map[string]*MetricColumn
-	// unmeasured is the table of a window that is not read.
+	index *Index
+	// tables are those of quantiles, and of means, whose Fraction is 0.
+	tables     map[Quantile]*Table
+	columns    map[string]*MetricColumn
 	unmeasured *Table
 }
 
 // NewSnapshot returns a snapshot of tables by window, and of node metrics by PromQL expression. All tables have the nodes of index.
-// Values of other nodes are left out. It keeps the map of tables, which must not be changed afterwards.
+// Values of other nodes are left out.
 //
 // Use the same index for snapshots of the same nodes, because readers keep data by row.
-func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[string]MetricTable) *Snapshot {
-	return &Snapshot{
-		index: index, tables: tables, columns: newColumns(index, metrics),
+func NewSnapshot(index *Index, means map[time.Duration]*Table, metrics map[string]MetricTable) *Snapshot {
+	s := &Snapshot{
+		index: index, tables: make(map[Quantile]*Table, len(means)), columns: newColumns(index, metrics),
 		unmeasured: NewTable(index, func(string) NodeLoad { return NodeLoad{} }),
 	}
+	for window, table := range means {
+		s.tables[Quantile{Window: window}] = table
+	}
+	return s
 }
 
 // With maps every table through change and adds nodes, which change gets as the zero NodeLoad. The Fraction of a mean is 0.
@@ -129,17 +133,10 @@ func (s *Snapshot) With(added []string, change func(of Quantile, node string, me
 	if len(added) > 0 {
 		index = NewIndex(slices.Concat(index.names, added)) // keeps the rows of s, by which columns are read
 	}
-	changed := func(of Quantile, table *Table) *Table {
-		return NewTable(index, func(node string) NodeLoad { return change(of, node, table.Node(node)) })
+	with := NewSnapshot(index, nil, nil)
+	for of, table := range s.tables {
+		with.tables[of] = NewTable(index, func(node string) NodeLoad { return change(of, node, table.Node(node)) })
 	}
-	tables, quantiles := make(map[time.Duration]*Table, len(s.tables)), make(map[Quantile]*Table, len(s.quantiles))
-	for window, table := range s.tables {
-		tables[window] = changed(Quantile{Window: window}, table)
-	}
-	for of, table := range s.quantiles {
-		quantiles[of] = changed(of, table)
-	}
-	with := NewSnapshot(index, tables, nil).WithQuantiles(quantiles)
 	with.columns = s.columns
 	return with
 }
@@ -148,36 +145,24 @@ func (s *Snapshot) With(added []string, change func(of Quantile, node string, me
 func (s *Snapshot) Index() *Index { return s.index }
 
 // Over returns the load over the window. A window that is not read has a table without measurements.
-func (s *Snapshot) Over(window time.Duration) *Table {
-	if t, ok := s.tables[window]; ok {
-		return t
-	}
-	return s.unmeasured
-}
+func (s *Snapshot) Over(window time.Duration) *Table { return s.Table(Quantile{Window: window}) }
 
 // WithQuantiles returns the snapshot with a table for each quantile, whose means are the quantiles. All tables have the nodes of
-// Index. It keeps the map, which must not be changed afterwards.
+// Index.
 func (s *Snapshot) WithQuantiles(tables map[Quantile]*Table) *Snapshot {
 	with := *s
-	with.quantiles = tables
+	with.tables = maps.Clone(s.tables)
+	maps.Copy(with.tables, tables)
 	return &with
 }
 
-// Quantile returns the quantile's table, whose means are the quantiles. A quantile that is not read has a table without
-// measurements.
-func (s *Snapshot) Quantile(q Quantile) *Table {
-	if t, ok := s.quantiles[q]; ok {
+// Table returns the table of a quantile, whose means are the quantiles, or of the mean if Fraction is 0. One that is not read has a
+// table without measurements.
+func (s *Snapshot) Table(of Quantile) *Table {
+	if t, ok := s.tables[of]; ok {
 		return t
 	}
 	return s.unmeasured
-}
-
-// Table returns the table of a quantile, or of the mean if Fraction is 0.
-func (s *Snapshot) Table(of Quantile) *Table {
-	if of.Fraction > 0 {
-		return s.Quantile(of)
-	}
-	return s.Over(of.Window)
 }
 
 // Metric returns the values of the node metric with the given PromQL expression. An expression that is not read has a column

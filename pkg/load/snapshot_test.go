@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
@@ -24,9 +23,7 @@ func TestSnapshot_Over(t *testing.T) {
 		{"a window that is not read", time.Hour, "a", load.NodeLoad{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, s.Over(tc.window).Node(tc.node)); diff != "" {
-				t.Errorf("load (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "load", tc.want, s.Over(tc.window).Node(tc.node))
 		})
 	}
 	if got := s.Over(time.Hour).Index(); got != s.Index() {
@@ -130,11 +127,11 @@ func TestSnapshot_With(t *testing.T) {
 		}
 	}
 	for node, want := range map[string]float64{"a": 0.75, "b": 0, "c": 0.125} {
-		if got := after.Quantile(p95).Node(node)[load.CPU]; got.Mean != want {
+		if got := after.Table(p95).Node(node)[load.CPU]; got.Mean != want {
 			t.Errorf("%s: %+v, want a 95th percentile of %v", node, got, want)
 		}
 	}
-	for of, want := range map[load.Quantile]*load.Table{{Window: window}: after.Over(window), p95: after.Quantile(p95)} {
+	for of, want := range map[load.Quantile]*load.Table{{Window: window}: after.Over(window), p95: after.Table(p95)} {
 		if got := after.Table(of); got != want {
 			t.Errorf("%+v has the table %p, want %p", of, got, want)
 		}

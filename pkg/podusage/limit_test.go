@@ -1,15 +1,22 @@
 package podusage
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // amountsList lists cpu and memory unless they are empty.
@@ -132,9 +139,7 @@ func TestSpecLimit(t *testing.T) {
 
 func TestBySpec_FromSpecMemory(t *testing.T) {
 	container := func(request, limit string) corev1.Container {
-		return corev1.Container{
-			Resources: corev1.ResourceRequirements{Requests: amountsList("1", request), Limits: amountsList("", limit)},
-		}
+		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amountsList("1", request), Limits: amountsList("", limit)}}
 	}
 	e := BySpec{Multiplier: 1.5}
 	for _, tc := range []struct {
@@ -160,9 +165,7 @@ func TestBySpec_FromSpecMemory(t *testing.T) {
 
 func TestByRequests_Default(t *testing.T) {
 	e := ByRequests{Default: Amounts{load.CPU: 300, load.Memory: 700}}
-	pod := &corev1.Pod{
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amountsList("100m", "")}}}},
-	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amountsList("100m", "")}}}}}
 	want := Amounts{load.CPU: 100, load.Memory: 700}
 	if got := e.Estimate(pod); got != want {
 		t.Errorf("Estimate %v, want %v", got, want)
@@ -178,4 +181,177 @@ func TestMaxForeignDefault_IsThatOfTheScheduler(t *testing.T) {
 	if want := [2]float64{float64(schedutil.DefaultMilliCPURequest), float64(schedutil.DefaultMemoryRequest)}; got != want {
 		t.Errorf("%v, want %v, as the stock scheduler counts for a pod without requests", got, want)
 	}
+}
+
+// drawRequests draws requests of CPU and memory: few values, so that a status often equals its spec.
+func drawRequests(t *rapid.T, label string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if amount := rapid.Int64Range(-1, 3).Draw(t, label+" "+name.String()); amount >= 0 {
+			list[name] = *resource.NewQuantity(amount, resource.DecimalSI)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func drawStatus(t *rapid.T, label, container string, spec corev1.ResourceList) corev1.ContainerStatus {
+	status := corev1.ContainerStatus{Name: container}
+	lists := map[string]*corev1.ResourceList{"allocated": &status.AllocatedResources}
+	if rapid.Bool().Draw(t, label+" has resources") {
+		status.Resources = &corev1.ResourceRequirements{}
+		lists["running"] = &status.Resources.Requests
+	}
+	for name, list := range lists {
+		if rapid.IntRange(0, 3).Draw(t, label+" resized") > 0 {
+			*list = spec
+		} else {
+			*list = drawRequests(t, label+" "+name)
+		}
+	}
+	return status
+}
+
+func drawResizedPod(t *rapid.T) *corev1.Pod {
+	pod := &corev1.Pod{}
+	always := corev1.ContainerRestartPolicyAlways
+	for i := range rapid.IntRange(0, 4).Draw(t, "containers") {
+		label := "container " + strconv.Itoa(i)
+		c := corev1.Container{Name: strconv.Itoa(i), Resources: corev1.ResourceRequirements{Requests: drawRequests(t, label)}}
+		containers, statuses := &pod.Spec.Containers, &pod.Status.ContainerStatuses
+		switch rapid.IntRange(0, 3).Draw(t, label+" kind") {
+		case 1:
+			c.RestartPolicy = &always
+			fallthrough
+		case 2:
+			containers, statuses = &pod.Spec.InitContainers, &pod.Status.InitContainerStatuses
+		}
+		*containers = append(*containers, c)
+		if rapid.Bool().Draw(t, label+" has a status") {
+			*statuses = append(*statuses, drawStatus(t, label, c.Name, c.Resources.Requests))
+		}
+	}
+	if rapid.Bool().Draw(t, "pod-level") {
+		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: drawRequests(t, "pod-level")}
+	}
+	pod.Spec.Overhead = drawRequests(t, "overhead")
+	if rapid.IntRange(0, 3).Draw(t, "pod-level status") == 0 {
+		minortest.SetPodStatus(pod, drawRequests(t, "allocated of the pod"), drawRequests(t, "running of the pod"))
+	}
+	if rapid.IntRange(0, 7).Draw(t, "infeasible") == 0 {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+	}
+	return pod
+}
+
+// The scheduler's own sum is what counts, whatever the status holds.
+func TestByRequests_CountsAsTheScheduler(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pod := drawResizedPod(t)
+		if got, want := (ByRequests{}).Estimate(pod), AmountsOf(podrequests.Of(pod)); got != want {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
+// Kubelets of clusters that resize pods in place report a container's resources twice.
+func TestByRequests_DoesNotAllocate(t *testing.T) {
+	resources := requests("cpu", "100m", "memory", "64Mi")
+	pod := &corev1.Pod{
+		Spec:   corev1.PodSpec{Containers: containers(corev1.Container{Name: "c", Resources: resources})},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c", AllocatedResources: resources.Requests, Resources: &resources}}},
+	}
+	if allocations := testing.AllocsPerRun(100, func() { ByRequests{}.Estimate(pod) }); allocations > 0 {
+		t.Errorf("%v allocations, want none", allocations)
+	}
+}
+
+// basesOf returns parts as text.
+func basesOf(parts []Part) (texts []string) {
+	for _, p := range parts {
+		texts = append(texts, fmt.Sprintf("%g %s", p.Amount, p.Basis))
+	}
+	return texts
+}
+
+func TestExplain(t *testing.T) {
+	cpu := func(amount string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{
+			{Name: "limited", Resources: corev1.ResourceRequirements{Requests: cpu("100m"), Limits: cpu("500m")}},
+			{Name: "requesting", Resources: corev1.ResourceRequirements{Requests: cpu("200m")}},
+			{Name: "unset"},
+		},
+		Overhead: cpu("50m"),
+	}}
+	whole := pod.DeepCopy()
+	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu("1")}
+	for _, tt := range []struct {
+		name      string
+		estimator Estimator
+		pod       *corev1.Pod
+		want      []string
+	}{
+		{"by spec", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, pod, []string{
+			"500 limit of container limited", "300 1.5 × request of container requesting",
+			"1000 default: container unset has neither limit nor request", "50 overhead of the pod",
+		}},
+		{"a multiplier of 1 is not mentioned", BySpec{Multiplier: 1}, &corev1.Pod{Spec: corev1.PodSpec{Containers: pod.Spec.Containers[1:2]}}, []string{
+			"200 request of container requesting",
+		}},
+		{"pod-level resources", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, whole, []string{"1500 1.5 × request of the pod", "50 overhead of the pod"}},
+		{"by requests", ByRequests{}, pod, []string{"350 request of the pod"}},
+		{"no request", ByRequests{Default: Amounts{load.CPU: 500}}, &corev1.Pod{}, []string{"500 default: the pod has no cpu request"}},
+	} {
+		if diff := cmp.Diff(tt.want, basesOf(tt.estimator.Explain(tt.pod)[load.CPU].Parts)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Whatever a pod states, the parts of its estimate add up to the estimate.
+func TestExplain_AddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := func(label string) corev1.ResourceList {
+			if !rapid.Bool().Draw(t, label) {
+				return nil
+			}
+			amount := resource.NewMilliQuantity(rapid.Int64Range(0, 1e6).Draw(t, label+" cpu"), resource.DecimalSI)
+			return corev1.ResourceList{corev1.ResourceCPU: *amount, corev1.ResourceMemory: *amount}
+		}
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: list("overhead")}}
+		for i := range rapid.IntRange(0, 4).Draw(t, "containers") {
+			c := corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list("request"), Limits: list("limit")}}
+			if rapid.Bool().Draw(t, "init") {
+				if rapid.Bool().Draw(t, "sidecar") {
+					c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+				}
+				pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+				continue
+			}
+			pod.Spec.Containers = append(pod.Spec.Containers, c)
+		}
+		if rapid.Bool().Draw(t, "whole") {
+			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("pod request"), Limits: list("pod limit")}
+		}
+		for _, e := range []Estimator{BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, ByRequests{Default: Amounts{load.CPU: 7}}} {
+			estimate, x := e.Estimate(pod), e.Explain(pod)
+			for r := range load.ResourceCount {
+				sum := 0.0
+				for _, p := range x[r].Parts {
+					sum += p.Amount
+				}
+				if math.Abs(sum-estimate[r]) > 1e-6 {
+					t.Fatalf("%T: %s is estimated at %g, and explained by %v", e, r, estimate[r], basesOf(x[r].Parts))
+				}
+				if slices.ContainsFunc(x[r].Parts, func(p Part) bool { return p.Basis == "" }) {
+					t.Fatalf("%T: %v", e, basesOf(x[r].Parts))
+				}
+			}
+		}
+	})
 }

@@ -39,11 +39,8 @@ func TestBySpec_PendingUsage(t *testing.T) {
 	one := []corev1.Container{named("a", "1", "2")}
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	withInit := corev1.PodSpec{
-		Containers: two,
-		InitContainers: []corev1.Container{
-			named("init", "3", "3"),
-			{Name: "sidecar", RestartPolicy: &always, Resources: both("200m", "300m")},
-		},
+		Containers:     two,
+		InitContainers: []corev1.Container{named("init", "3", "3"), {Name: "sidecar", RestartPolicy: &always, Resources: both("200m", "300m")}},
 	}
 	for _, tc := range []struct {
 		name string
@@ -54,14 +51,10 @@ func TestBySpec_PendingUsage(t *testing.T) {
 		{"a limit below that counts in full", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "500m", "4")}}}, 4000},
 		{"a limit beside a request of 0 counts nothing", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "0", "4")}}}, 0},
 		{"each container has a bound of its own", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "1", "1"), named("b", "1m", "1k")}}}, 1010},
+		{"the pod as a whole is bounded alike", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}, Resources: podLevel(both("1m", "1k"))}}, 10},
 		{
-			"the pod as a whole is bounded alike",
-			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}, Resources: podLevel(both("1m", "1k"))}}, 10,
-		},
-		{
-			"containers without limit and request count the default once", corev1.Pod{Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, named("c", "100m", "200m")},
-			}}, 1200,
+			"containers without limit and request count the default once",
+			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, named("c", "100m", "200m")}}}, 1200,
 		},
 		{"a pod without requests counts the default", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}, 1000},
 
@@ -131,7 +124,7 @@ func wholePod(whole corev1.ResourceRequirements, containers []corev1.Container, 
 	return pod
 }
 
-func TestPendingRequest_OfWholePod(t *testing.T) {
+func TestPendingRequest(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	unset := []corev1.Container{named("a", "1", "2"), {Name: "b"}}
 	oneWaits := []corev1.ContainerStatus{in("a", waiting("ImagePullBackOff")), in("b", running)}
@@ -140,6 +133,7 @@ func TestPendingRequest_OfWholePod(t *testing.T) {
 		pod  corev1.Pod
 		want float64
 	}{
+		{"without pod-level resources, that of the container that runs", statuses(two, oneWaits...), 100},
 		{"in full while all containers start", wholePod(both("2", "3"), two), 2000},
 		{"up to the requests of the containers that run", wholePod(both("2", "3"), two, oneWaits...), 100},
 		{"no more than itself", wholePod(both("50m", "3"), two, oneWaits...), 50},
@@ -151,14 +145,6 @@ func TestPendingRequest_OfWholePod(t *testing.T) {
 				t.Errorf("PendingRequest() = %v milliCPU, want %v", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestPendingRequest(t *testing.T) {
-	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
-	pod := statuses(two, in("a", waiting("ImagePullBackOff")), in("b", running))
-	if got := PendingRequest(&pod)[load.CPU]; got != 100 {
-		t.Errorf("PendingRequest() = %v milliCPU, want 100, the request of the container that runs", got)
 	}
 }
 
@@ -256,8 +242,7 @@ func TestWithoutInfeasibleResize(t *testing.T) {
 	}{
 		{"a deferred resize counts", corev1.PodReasonDeferred, corev1.ContainerStatus{Resources: &actual}, 16000},
 		{"an infeasible one does not", corev1.PodReasonInfeasible, corev1.ContainerStatus{Resources: &actual}, 300},
-		{"without a limit in the status, 1.5 times the allocated request counts", corev1.PodReasonInfeasible,
-			corev1.ContainerStatus{AllocatedResources: list("100m")}, 150},
+		{"without a limit in the status, 1.5 times the allocated request counts", corev1.PodReasonInfeasible, corev1.ContainerStatus{AllocatedResources: list("100m")}, 150},
 	} {
 		tc.status.Name = "a"
 		pod := statuses([]corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: list("16"), Limits: list("16")}}}, tc.status)

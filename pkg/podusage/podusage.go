@@ -167,15 +167,7 @@ func (e BySpec) fromResources(
 }
 
 // Request returns the pod's request, in milliCPU or bytes. Unlike ByRequests it ignores the status. It does not allocate.
-func Request(pod *corev1.Pod, r load.Resource) float64 {
-	request := containersRequest(&pod.Spec, r)
-	if whole := pod.Spec.Resources; whole != nil {
-		if quantity, ok := quantityIn(whole.Requests, r); ok {
-			request = amountOf(quantity, r)
-		}
-	}
-	return request + amountIn(pod.Spec.Overhead, r)
-}
+func Request(pod *corev1.Pod, r load.Resource) float64 { return podSum(pod, r, requestsOf) }
 
 // Limit returns the pod's maximal usage, in milliCPU or bytes: the smaller of pod-level limit and sum, plus overhead.
 // The sum is that of containers and native sidecars, or +Inf where one has no limit.
@@ -205,41 +197,42 @@ func limitOf(requirements *corev1.ResourceRequirements, r load.Resource) float64
 
 // SpecLimit sums the pod's limits, in milliCPU or bytes, as the scheduler sums requests. It does not allocate.
 // A container without a limit counts zero.
-func SpecLimit(pod *corev1.Pod, r load.Resource) float64 {
-	limit := containersSum(&pod.Spec, r, limitsOf)
-	if whole := pod.Spec.Resources; whole != nil {
-		if quantity, ok := quantityIn(whole.Limits, r); ok {
-			limit = amountOf(quantity, r)
-		}
-	}
-	return limit + amountIn(pod.Spec.Overhead, r)
-}
+func SpecLimit(pod *corev1.Pod, r load.Resource) float64 { return podSum(pod, r, limitsOf) }
 
 // isDefaulted reports whether the API server set the pod-level request from the containers' requests.
 // It does so for a pod with a pod-level limit of another resource. The containers' own resources count instead.
 func isDefaulted(spec *corev1.PodSpec, r load.Resource) bool {
 	request, requested := quantityIn(spec.Resources.Requests, r)
 	_, limited := quantityIn(spec.Resources.Limits, r)
-	return requested && !limited && len(spec.Resources.Limits) > 0 && amountOf(request, r) == containersRequest(spec, r)
+	return requested && !limited && len(spec.Resources.Limits) > 0 && amountOf(request, r) == containersSum(spec, r, requestsOf)
 }
 
-func requestsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
+func requestsOf(resources *corev1.ResourceRequirements) corev1.ResourceList {
+	return resources.Requests
+}
 
-func limitsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
+func limitsOf(resources *corev1.ResourceRequirements) corev1.ResourceList { return resources.Limits }
 
-func containersRequest(spec *corev1.PodSpec, r load.Resource) float64 {
-	return containersSum(spec, r, requestsOf)
+// podSum is PodRequests or PodLimits of component-helpers for one resource, by the spec alone.
+func podSum(pod *corev1.Pod, r load.Resource, listOf func(*corev1.ResourceRequirements) corev1.ResourceList) float64 {
+	sum := containersSum(&pod.Spec, r, listOf)
+	if pod.Spec.Resources != nil {
+		if quantity, ok := quantityIn(listOf(pod.Spec.Resources), r); ok {
+			sum = amountOf(quantity, r)
+		}
+	}
+	return sum + amountIn(pod.Spec.Overhead, r)
 }
 
 // containersSum is AggregateContainerRequests or AggregateContainerLimits for one resource, without their allocations.
-func containersSum(spec *corev1.PodSpec, r load.Resource, listOf func(*corev1.Container) corev1.ResourceList) float64 {
+func containersSum(spec *corev1.PodSpec, r load.Resource, listOf func(*corev1.ResourceRequirements) corev1.ResourceList) float64 {
 	var sum, sidecars, initial float64
 	for i := range spec.Containers {
-		sum += amountIn(listOf(&spec.Containers[i]), r)
+		sum += amountIn(listOf(&spec.Containers[i].Resources), r)
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		amount := amountIn(listOf(c), r)
+		amount := amountIn(listOf(&c.Resources), r)
 		initial = max(initial, sidecars+amount)
 		if isSidecar(c) {
 			sidecars += amount
@@ -319,7 +312,6 @@ func (e ByRequests) pendingUsage(pod *corev1.Pod) Amounts {
 	return pending
 }
 
-// allRequest reports whether all containers and native sidecars request the resource.
 func allRequest(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	unset := func(c corev1.Container) bool {
 		_, ok := c.Resources.Requests[name]
@@ -352,7 +344,6 @@ func amountIn(list corev1.ResourceList, r load.Resource) float64 {
 	return 0
 }
 
-// amountOf returns the quantity in milliCPU or bytes.
 func amountOf(q resource.Quantity, r load.Resource) float64 {
 	if r == load.CPU {
 		return Millis(q)
@@ -375,4 +366,36 @@ func Units(q resource.Quantity) float64 {
 		return math.MaxInt64
 	}
 	return max(float64(q.Value()), 0)
+}
+
+// HasEnded reports whether the pod has succeeded or failed, and uses nothing anymore.
+func HasEnded(pod *corev1.Pod) bool { return IsEnd(pod.Status.Phase) }
+
+// IsEnd reports whether pods in the phase have ended.
+func IsEnd(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// MaxLimitRatio caps a pod's limit at this multiple of its request. It is the default of maxLimitRequestRatio.
+const MaxLimitRatio = 10
+
+// CapLimit returns how much of a limit counts beside the request: up to maxRatio times the request. The API server accepts any
+// limit above the request, so it says little of what a pod may use. Amounts are in milliCPU or bytes; limit may be +Inf.
+func CapLimit(limit, request, maxRatio float64) float64 { return min(limit, maxRatio*request) }
+
+// Claim is the part of a node's resource that one pod claims, in milliCPU or bytes. Limit is at least Request.
+type Claim struct{ Request, Limit float64 }
+
+// ClaimOf returns a claim on a node with the given allocatable. A single pod claims at most all of the node, even by a request
+// that the scheduler would refuse. limit may be +Inf.
+func ClaimOf(request, limit, allocatable float64) Claim {
+	request = min(request, allocatable)
+	return Claim{Request: request, Limit: max(request, min(CapLimit(limit, request, MaxLimitRatio), allocatable))}
+}
+
+// MaxForeignDefault bounds, in milliCPU or bytes, what pods without requests and limits count to pods of other namespaces. All of
+// one namespace on a node share it. One of them counts as much in the stock scheduler. They cost their author nothing, so no number
+// of them must repel others.
+func MaxForeignDefault(r load.Resource) float64 {
+	return Amounts{load.CPU: 100, load.Memory: 200 << 20}[r]
 }

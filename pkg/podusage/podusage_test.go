@@ -46,21 +46,15 @@ func TestBySpec(t *testing.T) {
 	onFailure := corev1.ContainerRestartPolicyOnFailure
 	defaults := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}
 	tests := []struct {
-		name      string
+		name string
+		// estimator is that of defaults if it is zero.
 		estimator BySpec
 		spec      corev1.PodSpec
 		want      float64
 	}{
-		{
-			name: "a limit is what is expected, whatever the request", estimator: defaults,
-			spec: corev1.PodSpec{Containers: containers(container(both("500m", "2")))}, want: 2000,
-		},
-		{
-			name:      "a request without a limit is multiplied",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "500m")))},
-			want:      750, // 500 · 1.5
-		},
+		{name: "a limit is what is expected, whatever the request", spec: corev1.PodSpec{Containers: containers(container(both("500m", "2")))}, want: 2000},
+		// 500 · 1.5
+		{name: "a request without a limit is multiplied", spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "500m")))}, want: 750},
 		{
 			name: "a multiplied request is not rounded", estimator: BySpec{Multiplier: 1.25, DefaultCPUMillis: 1000},
 			spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "1m")))}, want: 1.25,
@@ -74,23 +68,16 @@ func TestBySpec(t *testing.T) {
 			spec: corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{}))}, want: 300,
 		},
 		{
-			name:      "limits and requests of other resources do not count for cpu",
-			estimator: defaults,
-			spec: corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{
-				Requests: list("memory", "1Gi"), Limits: list("memory", "2Gi"),
-			}))},
-			want: 1000,
+			name: "limits and requests of other resources do not count for cpu",
+			spec: corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{Requests: list("memory", "1Gi"), Limits: list("memory", "2Gi")}))}, want: 1000,
 		},
 		{
-			name:      "each container counts by its own resources",
-			estimator: defaults,
-			spec: corev1.PodSpec{Containers: containers(container(limits("cpu", "200m")), container(requests("cpu", "100m")),
-				container(corev1.ResourceRequirements{}))},
+			name: "each container counts by its own resources",
+			spec: corev1.PodSpec{Containers: containers(container(limits("cpu", "200m")), container(requests("cpu", "100m")), container(corev1.ResourceRequirements{}))},
 			want: 1350, // 200 + 100 · 1.5 + 1000
 		},
 		{
-			name:      "native sidecars count as containers",
-			estimator: defaults,
+			name: "native sidecars count as containers",
 			spec: corev1.PodSpec{
 				Containers: containers(container(limits("cpu", "1"))),
 				InitContainers: containers(sidecar(limits("cpu", "50m")), sidecar(requests("cpu", "100m")),
@@ -99,8 +86,7 @@ func TestBySpec(t *testing.T) {
 			want: 2200, // 1000 + 50 + 100 · 1.5 + 1000
 		},
 		{
-			name:      "ordinary init containers have ended and do not count",
-			estimator: defaults,
+			name: "ordinary init containers have ended and do not count",
 			spec: corev1.PodSpec{
 				Containers: containers(container(limits("cpu", "1"))),
 				InitContainers: containers(container(limits("cpu", "8")), container(corev1.ResourceRequirements{}),
@@ -108,15 +94,10 @@ func TestBySpec(t *testing.T) {
 			},
 			want: 1000,
 		},
+		// 500 · 1.5 + 250
+		{name: "overhead is added, and not multiplied", spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "500m"))), Overhead: list("cpu", "250m")}, want: 1000},
 		{
-			name:      "overhead is added, and not multiplied",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "500m"))), Overhead: list("cpu", "250m")},
-			want:      1000, // 500 · 1.5 + 250
-		},
-		{
-			name:      "a limit of the pod replaces its containers', sidecars too",
-			estimator: defaults,
+			name: "a limit of the pod replaces its containers', sidecars too",
 			spec: corev1.PodSpec{
 				Resources:      podLevel(both("1", "3")),
 				Containers:     containers(container(limits("cpu", "8")), container(corev1.ResourceRequirements{})),
@@ -125,14 +106,12 @@ func TestBySpec(t *testing.T) {
 			want: 3000,
 		},
 		{
-			name:      "a request of the pod is multiplied and replaces its containers'",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Resources: podLevel(requests("cpu", "2")), Containers: containers(container(limits("cpu", "8")))},
-			want:      3000, // 2000 · 1.5
+			name: "a request of the pod is multiplied and replaces its containers'",
+			spec: corev1.PodSpec{Resources: podLevel(requests("cpu", "2")), Containers: containers(container(limits("cpu", "8")))},
+			want: 3000, // 2000 · 1.5
 		},
 		{
-			name:      "overhead comes on top of what the pod states",
-			estimator: defaults,
+			name: "overhead comes on top of what the pod states",
 			spec: corev1.PodSpec{
 				Resources: podLevel(limits("cpu", "2")), Containers: containers(container(corev1.ResourceRequirements{})),
 				Overhead: list("cpu", "100m", "memory", "64Mi"),
@@ -140,14 +119,12 @@ func TestBySpec(t *testing.T) {
 			want: 2100,
 		},
 		{
-			name: "pod-level memory leaves cpu to the containers", estimator: defaults,
-			spec: corev1.PodSpec{Resources: podLevel(limits("memory", "1Gi")), Containers: containers(container(limits("cpu", "700m")))},
-			want: 700,
+			name: "pod-level memory leaves cpu to the containers",
+			spec: corev1.PodSpec{Resources: podLevel(limits("memory", "1Gi")), Containers: containers(container(limits("cpu", "700m")))}, want: 700,
 		},
 		{
 			// The API server completes resources{limits{memory}} by requests{cpu: 500m + 100m}.
-			name:      "a pod-level request that the API server derived does not hide the containers' limits",
-			estimator: defaults,
+			name: "a pod-level request that the API server derived does not hide the containers' limits",
 			spec: corev1.PodSpec{
 				Resources:  podLevel(corev1.ResourceRequirements{Requests: list("cpu", "600m", "memory", "1Gi"), Limits: list("memory", "1Gi")}),
 				Containers: containers(container(both("500m", "2"))), InitContainers: containers(sidecar(both("100m", "1"))),
@@ -156,8 +133,7 @@ func TestBySpec(t *testing.T) {
 		},
 		{
 			// requests{cpu} is what the second init container needs beside the sidecar before it: 100m + 4.
-			name:      "a pod-level request that the API server derived from an init container does not count either",
-			estimator: defaults,
+			name: "a pod-level request that the API server derived from an init container does not count either",
 			spec: corev1.PodSpec{
 				Resources:      podLevel(corev1.ResourceRequirements{Requests: list("cpu", "4100m"), Limits: list("memory", "1Gi")}),
 				Containers:     containers(container(both("500m", "2"))),
@@ -166,35 +142,24 @@ func TestBySpec(t *testing.T) {
 			want: 3000, // 2000 + 1000
 		},
 		{
-			name:      "a pod-level request beside a memory limit wins where it is not the containers' sum",
-			estimator: defaults,
+			name: "a pod-level request beside a memory limit wins where it is not the containers' sum",
 			spec: corev1.PodSpec{
 				Resources:  podLevel(corev1.ResourceRequirements{Requests: list("cpu", "1"), Limits: list("memory", "1Gi")}),
 				Containers: containers(container(both("500m", "2"))),
 			},
 			want: 1500, // 1000 · 1.5
 		},
-		{
-			name: "a request of zero says that nothing is needed", estimator: defaults,
-			spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "0")))}, want: 0,
-		},
-		{
-			name: "a limit of zero says that nothing is needed", estimator: defaults,
-			spec: corev1.PodSpec{Containers: containers(container(both("0", "0")))}, want: 0,
-		},
-		{
-			name: "a pod without containers is its overhead", estimator: defaults, spec: corev1.PodSpec{Overhead: list("cpu", "10m")},
-			want: 10,
-		},
-		{
-			name:      "a fraction of a milliCPU counts as one",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Containers: containers(container(limits("cpu", "100u")))},
-			want:      1, // 0.1m, rounded up as the scheduler does
-		},
+		{name: "a request of zero says that nothing is needed", spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "0")))}, want: 0},
+		{name: "a limit of zero says that nothing is needed", spec: corev1.PodSpec{Containers: containers(container(both("0", "0")))}, want: 0},
+		{name: "a pod without containers is its overhead", spec: corev1.PodSpec{Overhead: list("cpu", "10m")}, want: 10},
+		// 0.1m, rounded up as the scheduler does
+		{name: "a fraction of a milliCPU counts as one", spec: corev1.PodSpec{Containers: containers(container(limits("cpu", "100u")))}, want: 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.estimator == (BySpec{}) {
+				tt.estimator = defaults
+			}
 			if got := tt.estimator.Estimate(&corev1.Pod{Spec: tt.spec})[load.CPU]; got != tt.want {
 				t.Errorf("Estimate() = %v milliCPU, want %v", got, tt.want)
 			}
@@ -210,10 +175,7 @@ func TestByRequests(t *testing.T) {
 		wantCPU    float64
 		wantMemory float64
 	}{
-		{
-			name: "what is not requested counts zero, limits or not",
-			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: containers(container(limits("cpu", "1", "memory", "1Gi")))}},
-		},
+		{name: "what is not requested counts zero, limits or not", pod: corev1.Pod{Spec: corev1.PodSpec{Containers: containers(container(limits("cpu", "1", "memory", "1Gi")))}}},
 		{
 			name: "containers, sidecars and overhead add up",
 			pod: corev1.Pod{Spec: corev1.PodSpec{
@@ -246,12 +208,8 @@ func TestByRequests(t *testing.T) {
 		{
 			name: "while a container is being resized the larger of old and new counts",
 			pod: corev1.Pod{
-				Spec: corev1.PodSpec{
-					Containers: containers(corev1.Container{Name: "a", Resources: requests("cpu", "500m", "memory", "512Mi")}),
-				},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-					Name: "a", Resources: podLevel(requests("cpu", "1", "memory", "256Mi")),
-				}}},
+				Spec:   corev1.PodSpec{Containers: containers(corev1.Container{Name: "a", Resources: requests("cpu", "500m", "memory", "512Mi")})},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", Resources: podLevel(requests("cpu", "1", "memory", "256Mi"))}}},
 			},
 			wantCPU:    1000,
 			wantMemory: 512 * mi,
@@ -291,8 +249,8 @@ func TestContainersRequestMillis(t *testing.T) {
 	for name, spec := range specs {
 		t.Run(name, func(t *testing.T) {
 			derived := helper.AggregateContainerRequests(&corev1.Pod{Spec: spec}, helper.PodResourcesOptions{})
-			if got, want := containersRequest(&spec, load.CPU), float64(derived.Cpu().MilliValue()); got != want {
-				t.Errorf("containersRequest() = %v, AggregateContainerRequests has %v", got, want)
+			if got, want := containersSum(&spec, load.CPU, requestsOf), float64(derived.Cpu().MilliValue()); got != want {
+				t.Errorf("containersSum() = %v, AggregateContainerRequests has %v", got, want)
 			}
 		})
 	}

@@ -4,6 +4,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
 )
 
 // StartingPod returns the pod with only the containers that run or are about to start, and whether there are any.
@@ -43,4 +46,80 @@ func isDown(s corev1.ContainerStatus) bool {
 // The kubelet has many names for it, and two for a container that is merely about to start.
 func fails(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing"
+}
+
+// WithoutInfeasibleResize returns the pod with the resources that it runs with, if the kubelet found its resize infeasible. As in
+// the scheduler, the spec counts otherwise: a deferred resize is expected to succeed. It returns pod itself where nothing changes.
+func WithoutInfeasibleResize(pod *corev1.Pod) *corev1.Pod {
+	if !isInfeasible(pod) {
+		return pod
+	}
+	actual := *pod
+	actual.Spec.Resources = podrequests.RunningPodLevel(pod)
+	actual.Spec.Containers = withResourcesOf(pod.Status.ContainerStatuses, pod.Spec.Containers)
+	actual.Spec.InitContainers = withResourcesOf(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
+	return &actual
+}
+
+// isInfeasible copies no condition: it is called for each pod of each node.
+func isInfeasible(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible {
+			return true
+		}
+	}
+	return false
+}
+
+func withResourcesOf(statuses []corev1.ContainerStatus, containers []corev1.Container) []corev1.Container {
+	actual := slices.Clone(containers)
+	for i := range actual {
+		c := &actual[i]
+		c.Resources = corev1.ResourceRequirements{}
+		j := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		switch {
+		case j < 0:
+		case statuses[j].Resources != nil:
+			c.Resources = *statuses[j].Resources
+		default:
+			c.Resources.Requests = statuses[j].AllocatedResources
+		}
+	}
+	return actual
+}
+
+// statusDiffers reports whether the scheduler may count other requests than those of the spec, which add up to request. It does
+// during a resize that is feasible.
+func statusDiffers(pod *corev1.Pod, r load.Resource, request float64) bool {
+	overhead := amountIn(pod.Spec.Overhead, r)
+	for _, list := range podrequests.OfStatus(pod) {
+		if quantity, ok := quantityIn(list, r); ok && amountOf(quantity, r)+overhead != request {
+			return true
+		}
+	}
+	// A container's status may be among those of init containers.
+	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			allocated := amountIn(s.AllocatedResources, r)
+			if s.Resources != nil {
+				allocated = max(allocated, amountIn(s.Resources.Requests, r))
+			}
+			if allocated > 0 && allocated > amountIn(specRequests(&pod.Spec, s.Name), r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func specRequests(spec *corev1.PodSpec, name string) corev1.ResourceList {
+	for _, containers := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range containers {
+			if containers[i].Name == name {
+				return containers[i].Resources.Requests
+			}
+		}
+	}
+	return nil
 }

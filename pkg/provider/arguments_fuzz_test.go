@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // FuzzArguments decodes the arguments of a plugin as a scheduler does, strictly and with defaults. It validates them, all in
@@ -68,26 +69,20 @@ func FuzzArguments(f *testing.F) {
 		f.Add(uint8(slices.Index(plugins, seed.plugin)), seed.fields, seed.value)
 	}
 	plimsoll := runtime.NewScheme()
-	if err := scheme.AddToScheme(plimsoll); err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f, scheme.AddToScheme(plimsoll))
 	codecs := serializer.NewCodecFactory(plimsoll, serializer.EnableStrict)
 	yaml, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
 	if !ok {
 		f.Fatal("there is no serializer for YAML")
 	}
 	encoder := codecs.EncoderForVersion(yaml.Serializer, v1.SchemeGroupVersion)
-	cluster := reading.Cluster{
-		Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{},
-	}
+	cluster := reading.Cluster{Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{}}
 
 	// longest is generous for a busy machine: a query of this size is parsed in milliseconds.
 	const longest, size = 20 * time.Second, 64 << 10
 	f.Fuzz(func(t *testing.T, plugin uint8, fields, value string) {
 		quoted, err := json.Marshal(value) // YAML can be quoted like JSON
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		name := plugins[int(plugin)%len(plugins)]
 		text := fmt.Sprintf("apiVersion: %s\nkind: %sArgs\n%s", v1.SchemeGroupVersion, name,
 			strings.ReplaceAll(fields, "VALUE", string(quoted)))

@@ -1,12 +1,15 @@
 package provider
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -22,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // handle is a framework with informers that are not started. All other calls panic.
@@ -40,10 +44,8 @@ func newHandle() handle {
 
 func prometheusSpec() config.LoadSpec {
 	return config.LoadSpec{
-		MetricProvider: config.MetricProviderSpec{
-			Type: config.Prometheus, Address: "http://prometheus", Timeout: metav1.Duration{Duration: time.Second},
-		},
-		Window: metav1.Duration{Duration: 5 * time.Minute}, RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
+		MetricProvider: config.MetricProviderSpec{Type: config.Prometheus, Address: "http://prometheus", Timeout: metav1.Duration{Duration: time.Second}},
+		Window:         metav1.Duration{Duration: 5 * time.Minute}, RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
 		MaxAge: metav1.Duration{Duration: 5 * time.Minute}, DriftTolerance: 10,
 	}
 }
@@ -160,9 +162,7 @@ func openStatistics(
 func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	otherWindow, otherAddress := prometheusSpec(), prometheusSpec()
 	otherWindow.Window.Duration = time.Minute
 	otherAddress.MetricProvider.Address = "http://other"
@@ -176,17 +176,13 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 		{"another address", otherAddress, false},
 	} {
 		model, err := openModel(t, p, h, tc.spec, podusage.ByRequests{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if got := model.Snapshots() == first.Snapshots(); got != tc.shared {
 			t.Errorf("%s: the snapshots are shared: %v, want %v", tc.name, got, tc.shared)
 		}
 	}
 	elsewhere, err := openModel(t, p, newHandle(), prometheusSpec(), podusage.ByRequests{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if elsewhere.Snapshots() == first.Snapshots() {
 		t.Error("two clusters share the snapshots of one")
 	}
@@ -195,9 +191,7 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	otherWindow, otherTrust := prometheusSpec(), prometheusSpec()
 	otherWindow.Window.Duration = time.Minute
 	otherTrust.DriftTolerance = 5
@@ -213,9 +207,7 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 		{"another trust", otherTrust, podusage.ByRequests{}, false},
 	} {
 		model, err := openModel(t, p, h, tc.spec, tc.estimator)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if got := model == first; got != tc.shared {
 			t.Errorf("%s: the model is shared: %v, want %v", tc.name, got, tc.shared)
 		}
@@ -225,16 +217,12 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 func TestOpen_Quantile(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	mean, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	quantile := func(fraction float64) *estimate.Model {
 		request := reading.ForLoad(prometheusSpec(), podusage.ByRequests{}).In(reading.ClusterOf(h))
 		request.Fraction = fraction
 		reader, err := p.Open(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		model := reader.Model(load.CPU)
 		if got := model.Config(); got.Fraction != fraction || got.Window != prometheusSpec().Window.Duration {
 			t.Errorf("a model of %+v, want the quantile %v", got, fraction)
@@ -254,6 +242,133 @@ func TestProvider_UsesAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{Dir: "/absent"})
 	_, err := openModel(t, p, newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
+		t.Errorf("got error %v, want one that names the account's token", err)
+	}
+}
+
+func statisticsSpec() config.StatisticsSpec {
+	return config.StatisticsSpec{History: metav1.Duration{Duration: 24 * time.Hour}}
+}
+
+// TestPodSourcesAreShared varies every field of a LoadSpec. Two specs are one source of pod usage unless they differ in where or
+// how pods are read.
+func TestPodSourcesAreShared(t *testing.T) {
+	throughService, metricsServer := prometheusSpec(), prometheusSpec()
+	throughService.WatcherAddress = "http://load-watcher"
+	metricsServer.MetricProvider.Type = config.KubernetesMetricsServer
+	// Of a Prometheus its address and the way there matter. The others read metrics-server with the account of the scheduler.
+	connection := []string{
+		"WatcherAddress", "MetricProvider.Type", "MetricProvider.Address", "MetricProvider.Token", "MetricProvider.TokenFile",
+		"MetricProvider.CAFile", "MetricProvider.InsecureSkipVerify",
+	}
+	for _, tc := range []struct {
+		name string
+		spec config.LoadSpec
+		used []string
+	}{
+		{"Prometheus", prometheusSpec(), connection},
+		{"a load-watcher service", throughService, nil},
+		{"metrics-server", metricsServer, nil},
+	} {
+		for field, varied := range fieldVariations(t, tc.spec) {
+			used := slices.Contains(tc.used, field)
+			if shared := reflect.DeepEqual(podSourceSpecOf(tc.spec), podSourceSpecOf(varied)); shared == used {
+				t.Errorf("%s: with another %s the source is shared: %v, want %v", tc.name, field, shared, !used)
+			}
+		}
+	}
+}
+
+func TestStatisticsAreShared(t *testing.T) {
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
+	first, err := openStatistics(t, p, h, prometheusSpec(), statisticsSpec())
+	check.OK(t, err)
+	otherWindow, otherAddress, otherHistory, otherLabel := prometheusSpec(), prometheusSpec(), statisticsSpec(), statisticsSpec()
+	otherWindow.Window.Duration = time.Minute
+	otherAddress.MetricProvider.Address = "http://other"
+	otherHistory.History.Duration = time.Hour
+	otherLabel.WorkloadLabel = "app"
+	for _, tc := range []struct {
+		name       string
+		spec       config.LoadSpec
+		statistics config.StatisticsSpec
+		shared     bool
+	}{
+		{"the same arguments", prometheusSpec(), statisticsSpec(), true},
+		{"another window", otherWindow, statisticsSpec(), true},
+		{"another address", otherAddress, statisticsSpec(), false},
+		{"another history", prometheusSpec(), otherHistory, false},
+		{"another label", prometheusSpec(), otherLabel, false},
+	} {
+		got, err := openStatistics(t, p, h, tc.spec, tc.statistics)
+		check.OK(t, err)
+		if (got == first) != tc.shared {
+			t.Errorf("%s: the statistics are shared: %v, want %v", tc.name, got == first, tc.shared)
+		}
+	}
+	elsewhere, err := openStatistics(t, p, newHandle(), prometheusSpec(), statisticsSpec())
+	if err != nil || elsewhere == first {
+		t.Errorf("two clusters share the statistics of one (error %v)", err)
+	}
+}
+
+// TestStatistics reads the usage of a pod from either source, at the first refresh.
+func TestStatistics(t *testing.T) {
+	const (
+		pods  = `{"items":[{"metadata":{"namespace":"shop","name":"db-0"},"containers":[{"usage":{"cpu":"250m","memory":"1Gi"}}]}]}`
+		usage = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"shop","pod":"db-0"},"value":[1700000000,"0.25"]}]}}`
+		none  = `{"status":"success","data":{"resultType":"vector","result":[]}}`
+	)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch query := r.FormValue("query"); {
+		case r.URL.Path == "/apis/metrics.k8s.io/v1beta1/pods":
+			_, _ = w.Write([]byte(pods))
+		case strings.HasPrefix(query, "topk("):
+			_, _ = w.Write([]byte(none))
+		default:
+			_, _ = w.Write([]byte(usage))
+		}
+	}))
+	t.Cleanup(server.Close)
+	for name, metricProvider := range map[string]config.MetricProviderSpec{
+		"Prometheus":     {Type: config.Prometheus, Address: server.URL, Timeout: metav1.Duration{Duration: time.Minute}},
+		"metrics-server": {Type: config.KubernetesMetricsServer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			controller := true
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0", OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: &controller}}},
+				Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
+				}}},
+			}
+			h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(pod), 0), kubeConfig: &rest.Config{Host: server.URL}}
+			p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
+			publisher, err := openStatistics(t, p, h, config.LoadSpec{MetricProvider: metricProvider}, statisticsSpec())
+			check.OK(t, err)
+			if publisher.Latest().Len() != 0 {
+				t.Error("statistics are known before the pods are")
+			}
+			h.informers.Start(t.Context().Done())
+			workload := learned.Workload{Namespace: "shop", Name: "db"}
+			for deadline := time.Now().Add(time.Minute); publisher.Latest().Len() == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("no statistics within a minute")
+				}
+			}
+			if m := publisher.Latest().Lookup(workload)[load.CPU]; m.Mean != 250 || m.PodTime != 5*time.Minute {
+				t.Errorf("got %+v, want a mean of 250 over five minutes", m)
+			}
+		})
+	}
+}
+
+func TestStatistics_UseAccountWithoutToken(t *testing.T) {
+	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{Dir: "/absent"})
+	spec := prometheusSpec()
+	spec.MetricProvider.Address = "https://prometheus"
+	if _, err := openStatistics(t, p, newHandle(), spec, statisticsSpec()); err == nil ||
+		!strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)
 	}
 }

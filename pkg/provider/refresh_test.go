@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestNewOnDemand_ReadsWhenAsked has a source that can be read, one that cannot be reached, and one that cannot be opened.
@@ -31,19 +33,12 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n"},
-		Status:     corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}},
-	}
-	if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
-		t.Fatal(err)
-	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}}}
+	check.OK(t, h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node))
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	timing := prometheusSpec()
 	metricsServer, unreachable, unopened := timing, timing, timing
-	metricsServer.MetricProvider = config.MetricProviderSpec{
-		Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute},
-	}
+	metricsServer.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}
 	unreachable.MetricProvider.Address = "http://127.0.0.1:1"
 	unopened.MetricProvider.CAFile = "/absent/ca.crt"
 	for _, spec := range []config.LoadSpec{metricsServer, unreachable, unopened, metricsServer} {
@@ -52,9 +47,7 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 		}
 	}
 	publisher, err := openStatistics(t, p, h, unreachable, statisticsSpec())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if n := requests.Load(); n != 0 {
 		t.Errorf("%d requests before Refresh", n)
 	}
@@ -102,9 +95,7 @@ func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
 	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
-	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = server.URL
@@ -117,4 +108,34 @@ func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
 		!all[0].FromPrometheus() {
 		t.Errorf("statistics %+v, want the error of memory", all)
 	}
+}
+
+func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
+	var mu sync.Mutex
+	reads := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		reads[r.URL.Path]++
+		_, _ = w.Write([]byte(`{"items":[]}`))
+	}))
+	t.Cleanup(server.Close)
+	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
+	spec := prometheusSpec()
+	spec.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
+	if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openStatistics(t, p, h, spec, statisticsSpec()); err != nil {
+		t.Fatal(err)
+	}
+	h.informers.Start(t.Context().Done())
+	h.informers.WaitForCacheSync(t.Context().Done())
+
+	const nodes, pods = "/apis/metrics.k8s.io/v1beta1/nodes", "/apis/metrics.k8s.io/v1beta1/pods"
+	p.Refresh(t.Context())
+	check.Equal(t, "after Refresh", map[string]int{nodes: 1, pods: 1}, reads)
+	p.RefreshLoad(t.Context())
+	check.Equal(t, "after RefreshLoad", map[string]int{nodes: 2, pods: 1}, reads)
 }

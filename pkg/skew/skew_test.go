@@ -1,10 +1,18 @@
 package skew_test
 
 import (
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestCompare(t *testing.T) {
@@ -22,15 +30,12 @@ func TestCompare(t *testing.T) {
 		{"one minor newer", "v1.36.4", "v1.35.9", -1, newer, "for Kubernetes 1.35, or upgrade the cluster to 1.36 first."},
 		{"k3s", "v1.36.4", "v1.35.9+k3s2", -1, newer, "1.35"},
 		{"a cloud", "v1.36.3", "v1.36.2-eks-1234", 0, "", ""},
-		{"a scheduler whose patch is not known", "1.37", "v1.36.4", -1, newer +
-			", which Kubernetes does not support: it may place no pod", "for Kubernetes 1.36"},
+		{"a scheduler whose patch is not known", "1.37", "v1.36.4", -1, newer + ", which Kubernetes does not support: it may place no pod", "for Kubernetes 1.36"},
 		{"a minor with more digits is newer", "v1.100.0", "v1.36.0", -64, newer, "1.36"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := skew.Compare(tt.scheduler, tt.apiServer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if got.Behind != tt.behind || (tt.problem == "") != (got.Problem == "") || !strings.Contains(got.Problem, tt.problem) ||
 				!strings.Contains(got.Advice, tt.advice) {
 				t.Errorf("got %+v, want %+v", got, tt)
@@ -121,5 +126,44 @@ func TestIsStockImage(t *testing.T) {
 		if got := skew.IsStockImage(image); got != want {
 			t.Errorf("%q: %v, want %v", image, got, want)
 		}
+	}
+}
+
+// versionServer fails until it has been asked as often as failures says.
+type versionServer struct {
+	failures int64
+	asked    atomic.Int64
+}
+
+func (s *versionServer) ServerVersion() (*apiversion.Info, error) {
+	if s.asked.Add(1) <= s.failures {
+		return nil, errors.New("no API server")
+	}
+	return &apiversion.Info{GitVersion: "v1.35.4"}, nil
+}
+
+func TestWarn_OnceAfterAPIServerResponds(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	defer klog.CaptureState().Restore()
+	klog.SetLogger(logger)
+	server := &versionServer{failures: 2}
+	skew.Warn(t.Context(), "v1.36.4", server, time.Millisecond, "json")
+	if asked := server.asked.Load(); asked != 3 {
+		t.Errorf("asked %d times, want 3", asked)
+	}
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	const want = `scheduler="v1.36.4" apiServer="v1.35.4" severity="warning"`
+	if strings.Count(log, "the scheduler is newer") != 1 || !strings.Contains(log, want) {
+		t.Errorf("the log is %q, want one warning with %s", log, want)
+	}
+}
+
+func TestWarn_NotOfVersionsThatCannotBeCompared(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	defer klog.CaptureState().Restore()
+	klog.SetLogger(logger)
+	skew.Warn(klog.NewContext(t.Context(), logger), "v0.0.0-master+$Format:%H$", &versionServer{}, time.Millisecond, "json")
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "severity") {
+		t.Errorf("the log is %q, want no warning", log)
 	}
 }

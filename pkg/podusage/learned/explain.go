@@ -10,7 +10,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// explainKnown explains a usage by the statistics of the workload.
 func explainKnown(w Workload, m *Moments, u *Usage) podusage.Breakdown {
 	excess := podusage.Part{Amount: u.Excess(), Basis: fmt.Sprintf("%g deviations of the workload's pods", deviationsToP95)}
 	if excess.Amount < deviationsToP95*m.StdDev() {

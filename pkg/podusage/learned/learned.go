@@ -9,9 +9,14 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -76,8 +81,7 @@ type ClusterUsage struct {
 // entry holds the Moments of one workload, in float32 to halve their size: there may be many.
 type entry struct {
 	resources [load.ResourceCount]struct{ podSeconds, mean, variance, within float32 }
-	// seen is the moment of the last observation, in seconds since 1970.
-	seen uint32
+	seen      uint32
 	// rank decides between workloads of equal PodTime: a hash of the name that is the same at each start.
 	rank uint32
 }
@@ -117,7 +121,6 @@ func (s *Statistics) lookup(w Workload) (moments [load.ResourceCount]Moments, st
 	return moments, startup
 }
 
-// moments returns the moments of one resource.
 func (e *entry) moments(r load.Resource) Moments {
 	from := &e.resources[r]
 	return Moments{
@@ -181,7 +184,6 @@ func (s *Statistics) seeded() *Statistics {
 	return &Statistics{seed: maphash.MakeSeed(), workloads: map[uint64]entry{}}
 }
 
-// rank is a hash of the workload's name.
 func rank(w Workload) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE([]byte(w.Namespace)), crc32.IEEETable, []byte("/"+w.Name))
 }
@@ -194,7 +196,6 @@ func weightAt(age, history time.Duration) float64 {
 // maxUsage is more than any pod uses, in milliCPU or bytes. Squares of smaller values fit into a float32.
 const maxUsage = 1e15
 
-// valid reports whether the observation's numbers are possible.
 func (o *Observation) valid() bool {
 	possible := func(sum, most float64) bool { return sum >= 0 && sum <= most*o.Pods }
 	return o.Pods > 0 && o.Pods <= math.MaxInt32 && o.Span > 0 && possible(o.Sum, maxUsage) &&
@@ -253,7 +254,6 @@ func (s *Statistics) forget(c Config) {
 	s.workloads = kept
 }
 
-// podSeconds is the greatest of all resources.
 func (e entry) podSeconds() (most float32) {
 	for i := range e.resources {
 		most = max(most, e.resources[i].podSeconds)
@@ -278,3 +278,63 @@ func (p *Publisher) Latest() *Statistics { return p.latest.Load() }
 
 // Publish makes s the Statistics of all decisions that begin from now on.
 func (p *Publisher) Publish(s *Statistics) { p.latest.Store(s) }
+
+// Workload names pods with similar usage. Pods of different namespaces never share a workload: tenants must not affect each other.
+type Workload struct {
+	Namespace string
+	// Name is the value of the configured label, or the name of the controlling owner.
+	// It omits the hash of a ReplicaSet and the time of a CronJob's Job.
+	Name string
+}
+
+// WorkloadOf returns the pod's workload by the label, else by its controlling owner.
+// It returns false for a pod without either. Static pods have no workload.
+func WorkloadOf(pod *corev1.Pod, label string) (Workload, bool) {
+	if label != "" {
+		if value := pod.Labels[label]; value != "" {
+			return Workload{pod.Namespace, value}, true
+		}
+	}
+	return OwnerOf(pod)
+}
+
+// OwnerOf is WorkloadOf without a label.
+func OwnerOf(pod *corev1.Pod) (Workload, bool) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind == "Node" {
+		return Workload{}, false
+	}
+	name := owner.Name
+	switch owner.Kind {
+	case "ReplicaSet":
+		name = withoutTemplateHash(name, pod.Labels["pod-template-hash"])
+	case "Job":
+		name = withoutCronTime(name)
+	}
+	return Workload{pod.Namespace, name}, true
+}
+
+// withoutTemplateHash returns the name of a ReplicaSet's Deployment or compatible controller, without dash and hash.
+// For a Deployment, the hash is the pod's label pod-template-hash. Other names do not change.
+func withoutTemplateHash(replicaSet, hash string) string {
+	if base, ok := strings.CutSuffix(replicaSet, hash); ok && hash != "" && len(base) > 1 && base[len(base)-1] == '-' {
+		return base[:len(base)-1]
+	}
+	return withoutSuffix(replicaSet, text.MinPodNameHash, text.MaxPodNameHash, text.PodNameLetters)
+}
+
+// withoutCronTime returns the CronJob's name for the name of its Job. The controller appends a dash and the minutes since 1970.
+// Other names do not change.
+func withoutCronTime(job string) string {
+	return withoutSuffix(job, text.JobTimeDigits, text.JobTimeDigits, "0123456789")
+}
+
+// withoutSuffix returns the name up to its last dash if shortest to longest of the characters follow.
+func withoutSuffix(name string, shortest, longest int, characters string) string {
+	i := strings.LastIndexByte(name, '-')
+	suffix := name[i+1:]
+	if i <= 0 || len(suffix) < shortest || len(suffix) > longest || strings.Trim(suffix, characters) != "" {
+		return name
+	}
+	return name[:i]
+}

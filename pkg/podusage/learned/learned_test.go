@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 var start = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -58,14 +62,10 @@ func TestStatistics(t *testing.T) {
 			observations: [][]Observation{{observed("web", start, 100, 300)}},
 			want:         Moments{PodTime: 2 * span, Mean: 200, Variance: 10000}, // 100² each
 		},
+		{name: "one pod has no deviation", observations: [][]Observation{{observed("web", start, 100)}}, want: Moments{PodTime: span, Mean: 100}},
 		{
-			name: "one pod has no deviation", observations: [][]Observation{{observed("web", start, 100)}},
-			want: Moments{PodTime: span, Mean: 100},
-		},
-		{
-			name:         "several observations of one moment are those of all their pods",
-			observations: [][]Observation{{observed("web", start, 100, 300), observed("web", start, 500)}},
-			want:         Moments{PodTime: 3 * span, Mean: 300, Variance: (200*200 + 0 + 200*200) / 3.0},
+			name: "several observations of one moment are those of all their pods", observations: [][]Observation{{observed("web", start, 100, 300), observed("web", start, 500)}},
+			want: Moments{PodTime: 3 * span, Mean: 300, Variance: (200*200 + 0 + 200*200) / 3.0},
 		},
 		{
 			name:         "a pod that was observed for half of the time has half the weight",
@@ -84,19 +84,11 @@ func TestStatistics(t *testing.T) {
 			},
 		},
 		{
-			name:         "the order does not matter",
-			observations: [][]Observation{{observed("web", start.Add(day), 400)}, {observed("web", start, 100)}},
-			want: Moments{
-				PodTime: time.Duration((1 + share) * float64(span)), Mean: (share*100 + 400) / (1 + share),
-				Variance: 300 * 300 * share / (1 + share) / (1 + share),
-			},
+			name: "the order does not matter", observations: [][]Observation{{observed("web", start.Add(day), 400)}, {observed("web", start, 100)}},
+			want: Moments{PodTime: time.Duration((1 + share) * float64(span)), Mean: (share*100 + 400) / (1 + share), Variance: 300 * 300 * share / (1 + share) / (1 + share)},
 		},
 		{
-			name: "time without pods ages what is known",
-			observations: [][]Observation{
-				{observed("web", start, 100, 300)},
-				{observed("other", start.Add(day), 1)},
-			},
+			name: "time without pods ages what is known", observations: [][]Observation{{observed("web", start, 100, 300)}, {observed("other", start.Add(day), 1)}},
 			want: Moments{PodTime: time.Duration(2 * share * float64(span)), Mean: 200, Variance: 10000},
 		},
 		{
@@ -296,5 +288,161 @@ func TestLookup_LongPodTime(t *testing.T) {
 	// 2³¹ times 864,000 s are 1.9e15 s, and a Duration holds 9.2e9 s.
 	if got := learn(&Statistics{}, o).Lookup(workload("web"))[load.CPU]; got.PodTime < 292*365*day || got.Mean != 100 {
 		t.Errorf("got %+v, want a mean of 100 over at least 292 years", got)
+	}
+}
+
+func TestTally(t *testing.T) {
+	pod := func(owner string) *corev1.Pod {
+		controller := true
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: &controller}}}}
+	}
+	tally := NewTally("", podusage.Amounts{})
+	tally.Add(pod("web"), load.CPU, 100, 200, 1)
+	tally.Add(pod("web"), load.CPU, 400, 0, .5)
+	tally.Add(&corev1.Pod{}, load.CPU, 400, 200, .5) // without workload
+	tally.Add(pod("web"), load.Memory, 7, 10, 1)
+	tally.Discard(load.Memory)
+	got := (&Statistics{}).WithTally(tally, start, 5*time.Minute, bounds)
+
+	// Mean (100 + 400/2) / 1.5; variance (100²·1 + 200²·0.5) / 1.5.
+	moments := got.Lookup(workload("web"))
+	checkMoments(t, moments[load.CPU], Moments{PodTime: span * 3 / 2, Mean: 200, Variance: 20000})
+	checkMoments(t, moments[load.Memory], Moments{})
+	// 100 of 200, and half of 1.5·200 of 200: 250 / 300.
+	if want := [load.ResourceCount]float64{250. / 300}; got.Cluster().UsagePerRequest != want {
+		t.Errorf("usage per request %v, want %v", got.Cluster().UsagePerRequest, want)
+	}
+}
+
+// TestTally_UsagePerRequest has the pods of the namespace shop use 100 of 200 milliCPU, and those of mallory as given.
+func TestTally_UsagePerRequest(t *testing.T) {
+	for _, tt := range []struct {
+		name                           string
+		capacity, usage, request, want float64
+	}{
+		{"a namespace below the bound counts by its requests", 2400, 0, 600, .125},         // (100 + 0) / (200 + 600)
+		{"above it counts a quarter of the cluster", 2400, 0, 9e18, .125},                  // the quarter is 600
+		{"its ratio stays", 2400, 4.5e18, 9e18, .5},                                        // (100 + 300) / (200 + 600)
+		{"its ratio is at most 1.5", 2400, 9e19, 9e18, 1.25},                               // (100 + 900) / (200 + 600)
+		{"a small namespace counts little beside a large one", 400, 15, 10, 65. / 110},     // shop counts 100: (50 + 15) / (100 + 10)
+		{"without a known capacity each counts by its requests", 0, 0, 19_800, 100. / 2e4}, // (100 + 0) / (200 + 19800)
+		{"no request does not count", 2400, 1e9, 0, .5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tally := NewTally("", podusage.Amounts{load.CPU: tt.capacity})
+			in := func(namespace string) *corev1.Pod {
+				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+			}
+			tally.Add(in("shop"), load.CPU, 100, 200, 1)
+			tally.Add(in("mallory"), load.CPU, tt.usage, tt.request, 1)
+			got := (&Statistics{}).WithTally(tally, start, span, bounds).Cluster().UsagePerRequest[load.CPU]
+			if math.Abs(got-tt.want) > 1e-12 {
+				t.Errorf("usage per request %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestWithTally_DecaysByTime has one interval of a large request, and many of a usual one.
+func TestWithTally_DecaysByTime(t *testing.T) {
+	s, at := &Statistics{}, start
+	interval := func(usage, request float64) {
+		tally := NewTally("", podusage.Amounts{})
+		if request > 0 {
+			tally.Add(&corev1.Pod{}, load.CPU, usage, request, 1)
+		}
+		s, at = s.WithTally(tally, at, span, bounds), at.Add(span)
+	}
+	check := func(when string, want float64) {
+		t.Helper()
+		if got := s.Cluster().UsagePerRequest[load.CPU]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: usage per request %v, want %v", when, got, want)
+		}
+	}
+	interval(0, 400)
+	check("the first interval", 0)
+	interval(100, 200)
+	// The first weighs 400·e^(-5 min/24 h), and the second 200.
+	before := math.Exp(-1. / 288)
+	check("the second interval", 100/(400*before+200))
+	interval(0, 0)
+	check("an interval without pods", 100/(400*before+200))
+	interval(100, 200)
+	// The first is 15 minutes old, the second 10.
+	first, second := math.Exp(-3./288), math.Exp(-2./288)
+	check("the interval after it", 100*(second+1)/(400*first+200*second+200))
+	for range 288 {
+		interval(100, 200)
+	}
+	if got := s.Cluster().UsagePerRequest[load.CPU]; got < .497 {
+		t.Errorf("a day later: usage per request %v, want nearly .5", got)
+	}
+}
+
+// FuzzStatistics adds any observations and any pods: statistics and the usages by them are finite and in order.
+func FuzzStatistics(f *testing.F) {
+	f.Add(1.0, 100.0, 1e4, int64(300), int64(0), 200.0, 50.0, 100.0, 1.0)
+	f.Add(2147483647.0, 2e24, 2e39, int64(math.MaxInt64), int64(1<<32), 9e21, 0.0, 9e21, 0.5)
+	f.Add(math.NaN(), math.Inf(1), -1.0, int64(-1), int64(0), 0.0, 1e22, 1e-300, 1.0)
+	f.Fuzz(func(t *testing.T, pods, sum, squares float64, span, after int64, usage, request, limit, share float64) {
+		for _, v := range []float64{usage, request, limit} {
+			if !(v >= 0 && v <= 1e22) { // the reader of a source checks usages, and the API server quantities
+				t.Skip()
+			}
+		}
+		if !(share > 0 && share <= 1) || after < 0 || after > 1<<32 {
+			t.Skip()
+		}
+		s := &Statistics{}
+		at := start
+		for range 3 {
+			o := Observation{Workload: workload("web"), Resource: load.CPU, At: at, Span: time.Duration(span), Pods: pods, Sum: sum, SumSquares: squares}
+			tally := NewTally("", podusage.Amounts{load.CPU: 8000})
+			tally.Add(podOf("web"), load.Memory, usage, request, share)
+			s = s.With([]Observation{o}, s.Cluster(), bounds).WithTally(tally, at, 5*time.Minute, bounds)
+			at = at.Add(time.Duration(after))
+		}
+		cluster := s.Cluster()
+		for name, m := range map[string]Moments{"web": s.Lookup(workload("web"))[load.CPU], "pod": s.Lookup(Workload{"ns", "web"})[load.Memory]} {
+			if !finite(m.Mean) || !finite(m.Variance) || m.PodTime < 0 {
+				t.Errorf("%s: moments %+v", name, m)
+			}
+			u := known(&m, limit)
+			checkUsage(t, &u)
+		}
+		own := s.Lookup(Workload{"ns", "web"})
+		s.narrow(&own, "")
+		for _, m := range own {
+			u := known(&m, limit)
+			checkUsage(t, &u)
+		}
+		// A pod on a node that was never observed counts at most ten times its request, whatever its workload uses.
+		unseen := podOf("web", container("1m", ""))
+		unseen.UID = "unseen"
+		onNode := Predictor{Multiplier: 1.5, MaxRequestRatio: 10}.At(s).OnNode(unseen)
+		for r, claim := range (podusage.Amounts{load.CPU: 10}) {
+			for _, u := range []Usage{onNode.Steady[r], onNode.Foreign[r]} {
+				if checkUsage(t, &u); u.P95 > claim {
+					t.Errorf("%s of a pod that was never observed: %+v, want at most %v", load.Resource(r), u, claim)
+				}
+			}
+		}
+		for r, ratio := range cluster.UsagePerRequest {
+			if !finite(ratio) || ratio > 1.5*(1+1e-9) {
+				t.Errorf("usage per request %v of %v", ratio, load.Resource(r))
+			}
+			u := unknown(request, usage, limit, ratio)
+			checkUsage(t, &u)
+		}
+	})
+}
+
+func finite(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
+
+// checkUsage checks that 0 ≤ Learned ≤ Mean ≤ P95, all of them finite.
+func checkUsage(t *testing.T, u *Usage) {
+	t.Helper()
+	if !(0 <= u.Learned && u.Learned <= u.Mean && u.Mean <= u.P95) || !finite(u.P95) || !finite(u.Variance) {
+		t.Errorf("usage %+v, want 0 ≤ Learned ≤ Mean ≤ P95", *u)
 	}
 }

@@ -21,11 +21,9 @@ const (
 // podEntry holds the usage over time of one pod, in float32 to halve its size: there may be many.
 type podEntry struct {
 	resources [load.ResourceCount]struct{ seconds, mean, variance float32 }
-	// seen is the moment of the last observation, in seconds since 1970.
-	seen uint32
+	seen      uint32
 }
 
-// podObservation is the usage of one pod, in milliCPU or bytes, over a share of the interval.
 type podObservation struct {
 	uid          types.UID
 	resource     load.Resource

@@ -172,12 +172,10 @@ func (p *Prediction) OfWorkload(pod *corev1.Pod) (w Workload, moments [load.Reso
 	return h.workload, h.moments, usages
 }
 
-// observedUsage is the observed usage of a pod's workload.
 type observedUsage struct {
 	workload Workload
 	moments  [load.ResourceCount]Moments
-	// startup is none without MinHistory.
-	startup Startup
+	startup  Startup
 }
 
 func (p *Prediction) history(pod *corev1.Pod) (h observedUsage) {
@@ -239,7 +237,6 @@ func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource,
 	}
 }
 
-// known is the usage by a workload's statistics.
 func known(m *Moments, limit float64) Usage {
 	peak := min(m.Mean+deviationsToP95*m.StdDev(), limit)
 	return Usage{Mean: m.Mean, P95: max(peak, m.Mean), Variance: m.Variance, Learned: m.Mean}

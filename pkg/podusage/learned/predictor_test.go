@@ -1,6 +1,7 @@
 package learned
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // container states the cpu request and limit that are not empty.
@@ -44,9 +46,7 @@ func predictor(usagePerRequest float64) *Prediction {
 	snapshot := (&Statistics{}).With([]Observation{observation},
 		ClusterUsage{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
 		Config{History: 24 * time.Hour, MaxWorkloads: 10})
-	return Predictor{
-		MinHistory: time.Hour, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10,
-	}.At(snapshot)
+	return Predictor{MinHistory: time.Hour, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10}.At(snapshot)
 }
 
 // usage is a usage without a startup.
@@ -128,9 +128,7 @@ func TestPrediction(t *testing.T) {
 			u := p.OnNode(tc.pod)
 			got := []Usage{p.Incoming(tc.pod)[load.CPU], u.Starting[load.CPU], u.Steady[load.CPU], u.Foreign[load.CPU]}
 			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-3*max(math.Abs(a), 1) })
-			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.steady, tc.steady}, got, near); diff != "" {
-				t.Errorf("usages to place, on a node, steady and to others (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "usages to place, on a node, steady and to others", []Usage{tc.incoming, tc.onNode, tc.steady, tc.steady}, got, near)
 			// Memory has no request: the default of 300 during startup, and nothing afterwards.
 			wantChanges := tc.onNode != Usage{}
 			if memory := u.Starting[load.Memory].P95; u.Changes() != wantChanges || wantChanges && memory != 300 ||
@@ -175,12 +173,69 @@ func TestUsage_Within(t *testing.T) {
 func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
 	p := predictor(0.5)
 	p.Default = podusage.Amounts{}
-	observation := Observation{
-		Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1,
-	}
+	observation := Observation{Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1}
 	prediction := p.At(p.Statistics.With([]Observation{observation}, ClusterUsage{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
 	pod := podOf("steady", container("4", ""))
 	if allocs := testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }); allocs != 0 {
 		t.Errorf("%v allocations, want 0", allocs)
 	}
+}
+
+func TestPrediction_Explain(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		prediction *Prediction
+		pod        *corev1.Pod
+		want       podusage.Breakdown
+	}{
+		{"a workload with history", predictor(0.5), podOf("steady", container("4", "")), podusage.Breakdown{
+			Parts: []podusage.Part{{Amount: 1000, Basis: "statistics of workload ns/steady, observed for 1h0m0s of its pods' time"}},
+			Peak:  []podusage.Part{{Amount: 1000, Basis: "mean"}, {Amount: 164, Basis: "1.64 deviations of the workload's pods"}},
+		}},
+		{"a limit bounds its peak", predictor(0.5), podOf("steady", container("500m", "1100m")), podusage.Breakdown{
+			Parts: []podusage.Part{{Amount: 1000, Basis: "statistics of workload ns/steady, observed for 1h0m0s of its pods' time"}},
+			Peak:  []podusage.Part{{Amount: 1000, Basis: "mean"}, {Amount: 100, Basis: "1.64 deviations of the workload's pods, up to the limit of the pod"}},
+		}},
+		// 900 is the default of the peak; 900/1.5 is assumed for the mean.
+		{"without history", predictor(0.5), podOf("", container("1", ""), container("", "")), podusage.Breakdown{
+			Parts: []podusage.Part{
+				{Amount: 500, Basis: "0.50, the cluster's usage per request, × request of the pod, which has no history"},
+				{Amount: 300, Basis: "0.50, the cluster's usage per request, × assumed for containers without limit and request"},
+			},
+			Peak: []podusage.Part{{Amount: 1500, Basis: "1.5 × request of container c1"}, {Amount: 900, Basis: "default: container c has neither limit nor request"}},
+		}},
+		{"without a request", predictor(0), podOf("", container("", "")), podusage.Breakdown{
+			Parts: []podusage.Part{{Amount: 600, Basis: "assumed for containers without limit and request"}},
+			Peak:  []podusage.Part{{Amount: 900, Basis: "default: container c has neither limit nor request"}},
+		}},
+		{"the mean is at most the peak", predictor(2), podOf("", container("1", "")), podusage.Breakdown{
+			Parts: []podusage.Part{{Amount: 1500, Basis: "peak, which the mean cannot pass"}},
+			Peak:  []podusage.Part{{Amount: 1500, Basis: "1.5 × request of container c1"}},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.prediction.Explain(tt.pod)[load.CPU]
+			// Numbers are kept as float32.
+			text := func(x podusage.Breakdown) (lines []string) {
+				for _, p := range append(x.Parts, x.Peak...) {
+					lines = append(lines, fmt.Sprintf("%.2f %s", p.Amount, p.Basis))
+				}
+				return lines
+			}
+			check.Equal(t, "result", text(tt.want), text(got))
+			usages := tt.prediction.Incoming(tt.pod)
+			for name, sum := range map[float64]float64{usages[load.CPU].Mean: sumOf(got.Parts), usages[load.CPU].P95: sumOf(got.Peak)} {
+				if math.Abs(name-sum) > 1e-6 {
+					t.Errorf("the parts add up to %g, want %g", sum, name)
+				}
+			}
+		})
+	}
+}
+
+func sumOf(parts []podusage.Part) (sum float64) {
+	for _, p := range parts {
+		sum += p.Amount
+	}
+	return sum
 }

@@ -27,7 +27,6 @@ type Startup struct {
 	Length time.Duration
 }
 
-// within caps the usage at limit, in milliCPU.
 func (s Startup) within(mean, limit float64) Startup {
 	if s.Excess = min(s.Excess, limit-mean); s.Excess <= 0 {
 		return Startup{}
@@ -43,7 +42,6 @@ type startupEntry struct {
 	first, seconds float32
 	// next is their mean usage in the following interval; 0 until it is observed.
 	next float32
-	// seen is the moment of the last start, in seconds since 1970.
 	seen uint32
 }
 
@@ -64,7 +62,6 @@ func (s *starts) observe(usage, share, before float64, interval time.Duration) {
 	}
 }
 
-// add adds the starts of one interval.
 func (e *startupEntry) add(s *starts, at uint32) {
 	if s.nextPods > 0 && e.intervals > 0 {
 		next := float32(s.nextUsage / s.nextPods)

@@ -24,7 +24,6 @@ type Tally struct {
 	momentary  bool
 }
 
-// workloadSums are the sums of one workload.
 type workloadSums struct {
 	resources [load.ResourceCount]sums
 	starts    starts
@@ -37,8 +36,7 @@ type sums struct{ pods, usage, squares, within float64 }
 // allocatable, which bounds the weight of a namespace in the ClusterUsage. 0 does not.
 func NewTally(workloadLabel string, capacity podusage.Amounts) *Tally {
 	return &Tally{
-		workloadLabel: workloadLabel, capacity: capacity,
-		workloads: map[Workload]*workloadSums{}, requesting: map[string]*requesting{},
+		workloadLabel: workloadLabel, capacity: capacity, workloads: map[Workload]*workloadSums{}, requesting: map[string]*requesting{},
 	}
 }
 
@@ -147,7 +145,6 @@ func (c ClusterUsage) until(at time.Time, history time.Duration) ClusterUsage {
 	return c
 }
 
-// add adds the pods of one more interval.
 func (c *ClusterUsage) add(r load.Resource, used, requested float64) {
 	if total := c.observed[r] + requested; total > 0 {
 		c.UsagePerRequest[r] = (c.UsagePerRequest[r]*c.observed[r] + used) / total

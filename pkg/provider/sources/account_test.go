@@ -2,6 +2,7 @@ package sources
 
 import (
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -27,7 +28,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // server records the Authorization headers of requests.
@@ -71,9 +74,7 @@ func newServer(t *testing.T, tls bool) *server {
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }
 
@@ -85,9 +86,7 @@ func certificateOf(s *server) string {
 func oneNode(t *testing.T) corelisters.NodeLister {
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 	return corelisters.NewNodeLister(indexer)
 }
 
@@ -118,9 +117,7 @@ func TestOpen_AccountToken(t *testing.T) {
 				write(t, dir, bundle, certificateOf(s))
 				opened, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind],
 					Account{Dir: dir}, clock.RealClock{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				for _, token := range []string{"first", "second"} { // as it rotates
 					write(t, dir, "token", token)
 					err := read(t, opened)
@@ -152,17 +149,12 @@ func TestOpen_AccountNotUsed(t *testing.T) {
 		{"no account", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
 		{"a caFile alone leaves the account in use", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
 		{"certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, ""},
-		{
-			"a tokenFile is sent although certificates are not verified", account, secure,
-			config.MetricProviderSpec{TokenFile: tokenFile, InsecureSkipVerify: true}, "Bearer of-file",
-		},
+		{"a tokenFile is sent although certificates are not verified", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, InsecureSkipVerify: true}, "Bearer of-file"},
 	} {
 		for kind, spec := range specs(tt.server.URL, tt.provider) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				opened, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: tt.dir}, clock.RealClock{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				err = read(t, opened)
 				if seen := tt.server.last(); !slices.Equal(seen, []string{tt.want}) {
 					t.Errorf("the server saw %q, want %q: %v", seen, tt.want, err)
@@ -177,15 +169,11 @@ func TestOpen_CAFileReplacesAccountCAs(t *testing.T) {
 	write(t, dir, "token", "of-account")
 	write(t, dir, "ca.crt", certificateOf(s))
 	unrelated, _, err := cert.GenerateSelfSignedCertKey("elsewhere", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	provider := config.MetricProviderSpec{CAFile: write(t, t.TempDir(), "ca.crt", string(unrelated))}
 	for kind, spec := range specs(s.URL, provider) {
 		opened, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		err = read(t, opened)
 		if seen := s.last(); !strings.Contains(err.Error(), "x509: ") || len(seen) > 0 {
 			t.Errorf("%s: %v, and the server saw %q", kind, err, seen)
@@ -229,9 +217,7 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 	empty := t.TempDir()
 	write(t, empty, "token", "\n")
 	pipe := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(pipe, "token"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, syscall.Mkfifo(filepath.Join(pipe, "token"), 0o600))
 	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty, "a FIFO that nobody writes to": pipe} {
 		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
@@ -239,9 +225,7 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 				if err == nil {
 					t.Fatal("no error")
 				}
-				for _, part := range []string{
-					"ENABLE_OPENSHIFT_AUTH", "https://prometheus:9090", filepath.Join(dir, "token"), "automountServiceAccountToken", "tokenFile",
-				} {
+				for _, part := range []string{"ENABLE_OPENSHIFT_AUTH", "https://prometheus:9090", filepath.Join(dir, "token"), "automountServiceAccountToken", "tokenFile"} {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("%q does not say %q", err, part)
 					}
@@ -271,5 +255,75 @@ func TestServiceAccountFromEnvironment(t *testing.T) {
 	t.Setenv("ENABLE_OPENSHIFT_AUTH", "yes")
 	if _, err := ServiceAccountFromEnvironment(); err == nil || err.Error() != `env ENABLE_OPENSHIFT_AUTH: "yes" is neither true nor false` {
 		t.Error(err)
+	}
+}
+
+// hostedServer speaks what is needed of SignalFx and Datadog: n1 of the cluster prod carries 25 % cpu and 50 % memory.
+func hostedServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now, percent := time.Now().Truncate(time.Minute).UnixMilli(), 25
+		if strings.Contains(r.URL.Query().Get("query"), "memory") {
+			percent = 50
+		}
+		switch r.URL.Path {
+		case "/v1/timeserieswindow", "/v2/metrictimeseries":
+			if r.Header.Get("X-SF-Token") != "t0ken" ||
+				!strings.Contains(r.URL.Query().Get("query"), " AND host:*.example.com AND cluster:prod") {
+				t.Errorf("SignalFx was asked with %q for %s", r.Header, r.URL)
+			}
+			if r.URL.Path == "/v1/timeserieswindow" {
+				_, _ = fmt.Fprintf(w, `{"data":{"A%d":[[%d,%d]]},"errors":[]}`, percent, now, percent)
+			} else {
+				_, _ = fmt.Fprintf(w, `{"count":1,"results":[{"id":"A%d","dimensions":{"host":"n1.example.com"}}]}`, percent)
+			}
+		case "/api/v2/query/timeseries":
+			body, _ := io.ReadAll(r.Body)
+			if r.Header.Get("DD-API-KEY") != "t0ken" || r.Header.Get("DD-APPLICATION-KEY") != "s3cond" ||
+				!strings.Contains(string(body), "{host:*.example.com,cluster_name:prod}") {
+				t.Errorf("Datadog was asked with %q for %s", r.Header, body)
+			}
+			_, _ = fmt.Fprintf(
+				w,
+				`{"data":{"attributes":{"series":[{"group_tags":["host:n1.example.com"],"query_index":0},{"group_tags":["host:n1.example.com"],"query_index":1}],"times":[%d],"values":[[25],[50]]}}}`,
+				now,
+			)
+		default:
+			t.Errorf("%s was asked for", r.URL)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestOpen_HostedServices(t *testing.T) {
+	server := hostedServer(t)
+	for _, provider := range []config.MetricProviderSpec{
+		{Type: config.SignalFx},
+		{Type: config.Datadog, Dialect: config.DialectUtilization, ApplicationKeyFile: write(t, t.TempDir(), "key", "s3cond\n")},
+	} {
+		t.Run(string(provider.Type), func(t *testing.T) {
+			provider.Address, provider.TokenFile = server.URL, write(t, t.TempDir(), "token", "t0ken\n")
+			provider.ClusterName, provider.HostNameSuffix = "prod", ".example.com"
+			provider.Timeout.Duration = time.Minute
+			// The account's token is nobody's but the cluster's.
+			account := Account{Dir: t.TempDir()}
+			write(t, account.Dir, "token", "account")
+			s, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
+				clock.RealClock{})
+			check.OK(t, err)
+			defer func() { _ = s.(io.Closer).Close() }()
+			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}})
+			if err != nil || len(batch.Samples) != 1 {
+				t.Fatalf("samples %v, error %v", batch.Samples, err)
+			}
+			got := batch.Samples[0]
+			if got.Node != "n1" || got.Stats[load.CPU].Mean != 0.25 || got.Stats[load.Memory].Mean != 0.5 {
+				t.Errorf("sample %+v", got)
+			}
+			if s.Name() != string(provider.Type) {
+				t.Errorf("name %q", s.Name())
+			}
+		})
 	}
 }
