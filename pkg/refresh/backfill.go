@@ -19,11 +19,9 @@ const (
 	// A history beyond a day is read in longer periods, because looks are rarer.
 	longestShare = 4
 	// The newest time, and a short gap, have a look each WorkloadInterval. So the variance of one pod is known soon.
-	// The rest has about 48 looks, however short its periods are: the source pays for each. It has fewer where they would take more
-	// than readWithin, pauses included.
-	newestTime            = 30 * time.Minute
-	mostLooks, leastLooks = 48, 6
-	readWithin            = time.Hour
+	// The rest has about 48 looks, however short its periods are: the source pays for each.
+	newestTime = 30 * time.Minute
+	mostLooks  = 48
 	// pause is the time between two periods, over the time that the last took. So the source works for a twentieth of the time.
 	pause = 19
 	// leastPause is the least time between two periods.
@@ -49,11 +47,6 @@ type backfill struct {
 	total time.Duration
 	// attempts counts failures at the shortest length.
 	attempts int
-	// busy is how long the source worked since more was missing, and looked how many looks that took.
-	busy   time.Duration
-	looked float64
-	// refused says that the source failed since. It may refuse the long period of a rare look.
-	refused bool
 }
 
 // newBackfill returns the missing history before end.
@@ -70,14 +63,7 @@ func (b *backfill) step() time.Duration {
 	if newest := b.missing[0]; newest.End.Sub(newest.Begin) <= newestTime {
 		return WorkloadInterval
 	}
-	least := b.total / mostLooks
-	if b.looked > 0 && !b.refused {
-		left := readWithin/(1+pause) - b.busy
-		affordable := max(float64(left)*b.looked/float64(max(b.busy, 1)), 1)
-		missing := float64(b.total) * (1 - b.read())
-		least = min(max(least, time.Duration(missing/affordable)), b.total/leastLooks)
-	}
-	return stepOf(least)
+	return stepOf(b.total / mostLooks)
 }
 
 // stepOf rounds a time between two looks to whole intervals between observations. Their number has no factor in common with the
@@ -106,7 +92,7 @@ func (b *backfill) add(s span) {
 	}
 	if s.End.Sub(s.Begin) >= WorkloadInterval {
 		b.missing = append([]span{s}, b.missing[:min(len(b.missing), maxMissing-1)]...)
-		b.givenUp, b.attempts, b.busy, b.looked, b.refused = false, 0, 0, 0, false
+		b.givenUp, b.attempts = false, 0
 	}
 }
 
@@ -135,8 +121,6 @@ func (b *backfill) next() source.Period {
 // done takes the period out of what is missing. It took a time until now.
 func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 	b.attempts = 0
-	b.busy += took
-	b.looked += max(float64(p.Length)/float64(p.Step), 1)
 	newest := &b.missing[0]
 	if newest.End = p.End.Add(-p.Length); !newest.End.After(newest.Begin) {
 		b.missing = b.missing[1:]
@@ -156,7 +140,6 @@ func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 // attempts at the shortest.
 func (b *backfill) failed(took time.Duration, now time.Time) (givesUp bool) {
 	asked := b.next().Length
-	b.refused = true
 	if asked > max(shortestPeriod, b.step()) {
 		b.length = max(b.length/2, shortestPeriod)
 		b.rest(took, leastPause, now)

@@ -60,28 +60,20 @@ func (w *windowHistory) load() (n load.NodeLoad) {
 	return n
 }
 
-// newest is the end of the latest measurement of the node, over any window.
-func (h *nodeHistory) newest() (newest time.Time) {
+// times returns the end of the node's latest measurement, and when a measurement was last read, over any window.
+func (h *nodeHistory) times() (newest, lastRead time.Time) {
 	for i := range h.windows {
 		for _, r := range h.windows[i].resources {
-			if end := r.measurement.End; end.After(newest) {
+			end := r.measurement.End
+			if end.After(newest) {
 				newest = end
 			}
-		}
-	}
-	return newest
-}
-
-// lastRead is when a measurement of the node, over any window, was last read.
-func (h *nodeHistory) lastRead() (last time.Time) {
-	for i := range h.windows {
-		for _, r := range h.windows[i].resources {
-			if read := r.measurement.End.Add(r.measurement.Lag); read.After(last) {
-				last = read
+			if read := end.Add(r.measurement.Lag); read.After(lastRead) {
+				lastRead = read
 			}
 		}
 	}
-	return last
+	return newest, lastRead
 }
 
 // sourceEnd is the end of a window by the source's clock.

@@ -56,60 +56,40 @@ const (
 
 // NewMetrics returns the metrics, registered.
 func NewMetrics(registry Registry) *Metrics {
+	counter := func(name, help string, labels ...string) *metrics.CounterVec {
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *metrics.GaugeVec {
+		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	}
+	desc := func(name, help string, labels ...string) *metrics.Desc {
+		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
+	}
 	m := &Metrics{
-		refreshes: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: RefreshTotal, Help: "Refreshes of the load source, by result: Success or Error.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source", "result"}),
+		refreshes: counter(RefreshTotal, "Refreshes of the load source, by result: Success or Error.", "source", "result"),
 		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:           "plimsoll_refresh_duration_seconds",
-			Help:           "Time that one refresh of the load source took.",
-			Buckets:        metrics.ExponentialBuckets(0.005, 2, 13), // 5 ms to 20 s
-			StabilityLevel: metrics.ALPHA,
+			Name: "plimsoll_refresh_duration_seconds", Help: "Time that one refresh of the load source took.",
+			Buckets: metrics.ExponentialBuckets(0.005, 2, 13), StabilityLevel: metrics.ALPHA, // 5 ms to 20 s
 		}, []string{"source"}),
-		rejected: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "plimsoll_rejected_samples_total",
-			Help: "Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read " +
-				"as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture).",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source", "reason"}),
-		panics: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: PanicsTotal, Help: "Refreshes that ended in a panic, which is in the log. What was read before stays in use.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source"}),
-		unmatched: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "plimsoll_unmatched_series", Help: "Series of the last refresh that belong to no node of the cluster.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source"}),
-		contested: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "plimsoll_contested_nodes",
-			Help:           "Nodes of the last refresh about which sets of scrape targets differ. Their pods' requests decide.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source"}),
-		measured: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "plimsoll_measured_pods_ratio",
-			Help:           "Share of the pods that have run for ten minutes whose usage was measured in the last refresh.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source", "resource"}),
-		history: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           HistoryRead,
-			Help:           "Share of the past usage of workloads that has been read since the start.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source"}),
-		givenUp: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           HistoryGivenUp,
-			Help:           "1 if the rest of the past usage of workloads is left out, after several failures to read it.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source"}),
-		age: metrics.NewDesc("plimsoll_load_age_seconds",
-			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
-		nodes: metrics.NewDesc(LoadNodes,
+		rejected: counter("plimsoll_rejected_samples_total", "Measured values that were rejected: not a number (NotANumber), Negative, "+
+			"above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now "+
+			"(FromTheFuture).", "source", "reason"),
+		panics: counter(PanicsTotal,
+			"Refreshes that ended in a panic, which is in the log. What was read before stays in use.", "source"),
+		unmatched: gauge("plimsoll_unmatched_series", "Series of the last refresh that belong to no node of the cluster.", "source"),
+		contested: gauge("plimsoll_contested_nodes",
+			"Nodes of the last refresh about which sets of scrape targets differ. Their pods' requests decide.", "source"),
+		measured: gauge("plimsoll_measured_pods_ratio",
+			"Share of the pods that have run for ten minutes whose usage was measured in the last refresh.", "source", "resource"),
+		history: gauge(HistoryRead, "Share of the past usage of workloads that has been read since the start.", "source"),
+		givenUp: gauge(HistoryGivenUp,
+			"1 if the rest of the past usage of workloads is left out, after several failures to read it.", "source"),
+		age: desc("plimsoll_load_age_seconds", "Age of the newest load of any node.", "source"),
+		nodes: desc(LoadNodes,
 			"Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).",
-			[]string{"source", "resource", "state"}, nil, metrics.ALPHA, ""),
-		workloads: metrics.NewDesc(Workloads,
-			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
-		learnedAt: metrics.NewDesc(WorkloadsAge,
-			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
+			"source", "resource", "state"),
+		workloads: desc(Workloads, "Workloads of which statistics are known.", "source"),
+		learnedAt: desc(WorkloadsAge, "Age of the newest observation in the statistics of workloads.", "source"),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.panics, m.unmatched, m.contested, m.measured, m.history, m.givenUp)
 	registry.CustomMustRegister(m)
@@ -146,15 +126,12 @@ const (
 	resultError   = "Error"
 )
 
-func resultOf(err error) string {
-	if err != nil {
-		return resultError
-	}
-	return resultSuccess
-}
-
 func (m *Metrics) refreshed(label string, took time.Duration, err error) {
-	m.refreshes.WithLabelValues(label, resultOf(err)).Inc()
+	result := resultSuccess
+	if err != nil {
+		result = resultError
+	}
+	m.refreshes.WithLabelValues(label, result).Inc()
 	m.durations.WithLabelValues(label).Observe(took.Seconds())
 }
 

@@ -106,7 +106,7 @@ func (w *Watcher) states() (newest time.Time, states nodeStates) {
 	case len(requirements.Windows) > 0:
 		table = latest.Over(requirements.Windows[0])
 	case len(requirements.Quantiles) > 0:
-		table = latest.Quantile(requirements.Quantiles[0])
+		table = latest.Table(requirements.Quantiles[0])
 	default:
 		return newest, states
 	}
@@ -221,7 +221,8 @@ func (w *Watcher) storeLoad(batch *source.Batch, requirements load.Requirements,
 		w.store(&batch.Samples[i], requirements, now.Sub(oldest), now)
 	}
 	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool {
-		return h.newest().Before(oldest) && h.lastRead().Before(now)
+		newest, lastRead := h.times()
+		return newest.Before(oldest) && lastRead.Before(now)
 	})
 }
 

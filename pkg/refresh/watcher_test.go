@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
@@ -118,15 +118,13 @@ func TestRefresh(t *testing.T) {
 			samples: []load.Sample{{Node: "b", Window: window, End: later, Stats: load.Stats{load.CPU: known(1)}}}, want: old,
 		},
 		{
-			name:    "a resource that the batch leaves out keeps its measurement and its age",
-			samples: []load.Sample{sample(known(0.75), load.Stat{})},
-			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: measurement(0.5, start)},
+			name: "a resource that the batch leaves out keeps its measurement and its age", samples: []load.Sample{sample(known(0.75), load.Stat{})},
+			want: load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: measurement(0.5, start)},
 		},
 		{name: "impossible values change nothing", samples: []load.Sample{sample(known(math.NaN()), known(-1))}, want: old},
 		{
 			name:    "a batch older than what is known changes nothing",
-			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), Stats: load.Stats{load.CPU: known(1), load.Memory: known(1)}}},
-			want:    old,
+			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), Stats: load.Stats{load.CPU: known(1), load.Memory: known(1)}}}, want: old,
 		},
 		{
 			name:    "a source whose clock is ahead does not make load that never expires",
@@ -148,9 +146,7 @@ func TestRefresh(t *testing.T) {
 			src.respond(
 				load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.5)}},
 			)
-			if err := w.Refresh(ctx); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.Refresh(ctx))
 			clock.SetTime(later)
 			src.respond(tc.samples...)
 			if tc.fetch != nil {
@@ -159,9 +155,7 @@ func TestRefresh(t *testing.T) {
 			if err := w.Refresh(ctx); (err != nil) != tc.failure {
 				t.Errorf("refresh: %v, want a failure: %v", err, tc.failure)
 			}
-			if diff := cmp.Diff(tc.want, w.Publisher().Latest().Over(window).Node("a")); diff != "" {
-				t.Errorf("load of node a (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "load of node a", tc.want, w.Publisher().Latest().Over(window).Node("a"))
 		})
 	}
 }
@@ -184,20 +178,16 @@ func TestRefresh_KeepsTheLastDeviation(t *testing.T) {
 		{trust.MaxAge + 5, math.NaN(), 0},    // is still steady
 	} {
 		clock.SetTime(start.Add(step.after))
-		src.respond(load.Sample{
-			Node: "a", Window: window, End: clock.Now(),
-			Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}},
-		})
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
+		src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}}})
+		check.OK(t, w.Refresh(ctx))
 		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].StdDev; got != step.want {
 			t.Errorf("after %v: deviation %v, want %v", step.after, got, step.want)
 		}
 	}
 }
 
-func TestRefresh_ReadsLoadAgainAfterTheClockWentBack(t *testing.T) {
+// TestRefresh_ClockWentBack expects load to be read again, and earlier load to be forgotten also where the source is down.
+func TestRefresh_ClockWentBack(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	for _, step := range []struct {
@@ -207,36 +197,20 @@ func TestRefresh_ReadsLoadAgainAfterTheClockWentBack(t *testing.T) {
 		{start.Add(time.Hour), 0.1}, // the clock is an hour ahead
 		{start, 0.95},               // and is set right
 		{start.Add(time.Minute), 0.9},
+		{start, 0}, // the source is down
 	} {
 		clock.SetTime(step.at)
 		src.respond(load.Sample{Node: "a", Window: window, End: step.at, Stats: load.Stats{load.CPU: known(step.mean)}})
-		if err := w.Refresh(ctx); err != nil {
+		if step.mean == 0 {
+			src.fetch = func(context.Context, source.Request) (source.Batch, error) { return source.Batch{}, errors.New("down") }
+		}
+		if err := w.Refresh(ctx); (err == nil) != (step.mean > 0) {
 			t.Fatal(err)
 		}
 		got := w.Publisher().Latest().Over(window).Node("a")[load.CPU]
-		if got.Mean != step.mean || !got.End.Equal(step.at) {
-			t.Errorf("at %v: %v of %v, want %v of now", step.at, got.Mean, got.End, step.mean)
+		if got.Mean != step.mean || got.Known && !got.End.Equal(step.at) || got.Known != (step.mean > 0) {
+			t.Errorf("at %v: %+v, want %v of now, or nothing", step.at, got, step.mean)
 		}
-	}
-}
-
-func TestRefresh_ForgetsLoadWhenTheClockWentBack(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	w, src, clock := newTestWatcher()
-	clock.SetTime(start.Add(time.Hour))
-	src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.1)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
-	clock.SetTime(start)
-	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
-		return source.Batch{}, errors.New("down")
-	}
-	if err := w.Refresh(ctx); err == nil {
-		t.Fatal("no error")
-	}
-	if got := knownNodes(w, "a"); got != nil {
-		t.Errorf("load of %v is known, want of none", got)
 	}
 }
 
@@ -250,9 +224,7 @@ func TestRefresh_BatchThatNeverChangesGrowsOld(t *testing.T) {
 	}
 	src.fetch = func(context.Context, source.Request) (source.Batch, error) { return stuck, nil }
 	for minute := range 70 {
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Refresh(ctx))
 		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU]; !got.Known || !got.End.Equal(start) {
 			t.Fatalf("minute %d: the load is %+v, want that of %v, when it was first read", minute, got, start)
 		}
@@ -281,14 +253,10 @@ func TestRefresh_MetricReturnsUnchanged(t *testing.T) {
 				src.fetch = func(context.Context, source.Request) (source.Batch, error) {
 					return source.Batch{Metrics: metrics}, nil
 				}
-				if err := w.Refresh(ctx); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.Refresh(ctx))
 				clock.Step(trust.MaxAge + time.Second)
 			}
-			if diff := cmp.Diff(tt.want, metricOf(w.Publisher().Latest(), "x", "a")); diff != "" {
-				t.Errorf("values (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "values", tt.want, metricOf(w.Publisher().Latest(), "x", "a"))
 		})
 	}
 }
@@ -329,9 +297,7 @@ func TestRefresh_SamplesFromTheFuture(t *testing.T) {
 						Metrics: []source.MetricValues{{Metric: "x", End: end, Values: map[string]float64{"a": step.mean}}},
 					}, nil
 				}
-				if err := w.Refresh(ctx); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.Refresh(ctx))
 				wantEnd := clock.Now().Add(-time.Duration(step.age) * trust.RefreshInterval)
 				got := w.Publisher().Latest().Over(window).Node("a")[load.CPU]
 				if got.Mean != step.want || !got.End.Equal(wantEnd) {
@@ -342,10 +308,7 @@ func TestRefresh_SamplesFromTheFuture(t *testing.T) {
 					t.Errorf("refresh %d: metric %v of %v, want %v of %v", i+1, metric.Value, metric.End, step.want, wantEnd)
 				}
 				// The sample and the metric count one each.
-				count, err := testutil.GetCounterMetricValue(w.metrics.rejected.WithLabelValues("fake", "FromTheFuture"))
-				if err != nil || count != 2*step.count {
-					t.Errorf("refresh %d: counted %v times (%v), want %v", i+1, count, err, 2*step.count)
-				}
+				wantCounter(t, w.metrics.rejected.WithLabelValues("fake", "FromTheFuture"), 2*step.count)
 			}
 		})
 	}
@@ -356,9 +319,7 @@ func TestRefresh_KeepsTheLag(t *testing.T) {
 	w, src, _ := newTestWatcher()
 	for _, lag := range []time.Duration{20 * time.Second, 0} {
 		src.respond(load.Sample{Node: "a", Window: window, End: start.Add(-lag), Stats: load.Stats{load.CPU: known(0.5)}})
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Refresh(ctx))
 		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].Lag; got != lag {
 			t.Errorf("a window that ended %v before it was read has a lag of %v", lag, got)
 		}
@@ -373,9 +334,7 @@ func TestRefresh_SameSampleReadAgainIsTrustedFromThen(t *testing.T) {
 	for age := time.Duration(0); age <= time.Minute; age += 30 * time.Second {
 		clock.SetTime(start.Add(age))
 		src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Refresh(ctx))
 		m := w.Publisher().Latest().Over(window).Node("a")[load.CPU]
 		if m.Lag != age || !m.End.Equal(start) {
 			t.Errorf("after %v: lag %v and end %v, want %v and %v", age, m.Lag, m.End, age, start)
@@ -393,9 +352,7 @@ func TestRefresh_KeepsTheSpan(t *testing.T) {
 	cpu := known(0.5)
 	cpu.Span = 10 * time.Minute
 	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: cpu, load.Memory: known(0.5)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Refresh(ctx))
 	got := w.Publisher().Latest().Over(window).Node("a")
 	if got[load.CPU].Window != 10*time.Minute || got[load.Memory].Window != window {
 		t.Errorf("cpu is over %v and memory over %v, want 10m and 5m", got[load.CPU].Window, got[load.Memory].Window)
@@ -406,14 +363,10 @@ func TestRefresh_DoesNotChangeEarlierSnapshots(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
 	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Refresh(ctx))
 	earlier := w.Publisher().Latest()
 	src.respond(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), Stats: load.Stats{load.CPU: known(0.75)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Refresh(ctx))
 	if got := earlier.Over(window).Node("a")[load.CPU].Mean; got != 0.25 {
 		t.Errorf("the earlier snapshot says %v, want 0.25 as before", got)
 	}
@@ -422,24 +375,27 @@ func TestRefresh_DoesNotChangeEarlierSnapshots(t *testing.T) {
 func TestRefresh_ForgetsNodesBeyondMaxAge(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	src.respond(load.Sample{Node: "gone", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
+	read := func(node string) {
+		t.Helper()
+		batch := source.Batch{
+			Samples: []load.Sample{{Node: node, Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.25)}}},
+			Metrics: []source.MetricValues{{Metric: "x", End: clock.Now(), Values: map[string]float64{node: 1}}},
+		}
+		src.fetch = func(context.Context, source.Request) (source.Batch, error) { return batch, nil }
+		check.OK(t, w.Refresh(ctx))
 	}
+	read("gone")
 	for _, step := range []struct {
 		age  time.Duration
 		want []string
 	}{{trust.MaxAge, []string{"gone", "here"}}, {trust.MaxAge + 1, []string{"here"}}} {
 		clock.SetTime(start.Add(step.age))
-		src.respond(load.Sample{Node: "here", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.25)}})
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(step.want, knownNodes(w, "gone", "here")); diff != "" {
-			t.Errorf("nodes with load %v after the last measurement of one (-want +got):\n%s", step.age, diff)
-		}
-		if want, got := len(step.want), w.Publisher().Latest().Index().Len(); got != want {
-			t.Errorf("%v after the last measurement of a node the index has %d nodes, want %d", step.age, got, want)
+		read("here")
+		check.Equal(t, "nodes with load", step.want, knownNodes(w, "gone", "here"))
+		latest := w.Publisher().Latest()
+		if want := len(step.want); latest.Index().Len() != want || len(metricOf(latest, "x", "gone", "here")) != want {
+			t.Errorf("%v after the last measurement of a node, %d nodes and %d values are kept, want %d", step.age, latest.Index().Len(),
+				len(metricOf(latest, "x", "gone", "here")), want)
 		}
 	}
 }
@@ -456,9 +412,7 @@ func TestRefresh_KeepsOldSamples(t *testing.T) {
 		}, nil
 	}
 	for refresh := range 3 {
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Refresh(ctx))
 		got := w.Publisher().Latest().Over(window).Node("late")[load.CPU]
 		if state := got.State(clock.Now(), trust); state != load.Expired || !got.End.Equal(end) {
 			t.Errorf("refresh %d: %+v is %s, want expired", refresh, got, state)
@@ -470,35 +424,33 @@ func TestRefresh_KeepsOldSamples(t *testing.T) {
 	}
 }
 
-func TestRefresh_OneWindowServesAll(t *testing.T) {
+// TestRefresh_Windows has a source with one window of its own, which serves all, and then one with each of the two.
+func TestRefresh_Windows(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	w, src, _ := newTestWatcher()
+	over := func(window time.Duration, end time.Time, mean float64) load.Sample {
+		return load.Sample{Node: "a", Window: window, End: end, Stats: load.Stats{load.CPU: known(mean)}}
+	}
+	w, src, clock := newTestWatcher()
 	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute}, 10*time.Minute)
-	src.respond(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
-	want := load.Measurement{Stat: known(0.25), Window: 15 * time.Minute, End: start}
-	for _, asked := range []time.Duration{window, 10 * time.Minute} {
-		if diff := cmp.Diff(want, w.Publisher().Latest().Over(asked).Node("a")[load.CPU]); diff != "" {
-			t.Errorf("over %v (-want +got):\n%s", asked, diff)
+	for _, step := range []struct {
+		samples []load.Sample
+		want    map[time.Duration]load.Measurement
+	}{
+		{[]load.Sample{over(15*time.Minute, start, 0.25)}, map[time.Duration]load.Measurement{
+			window:           {Stat: known(0.25), Window: 15 * time.Minute, End: start},
+			10 * time.Minute: {Stat: known(0.25), Window: 15 * time.Minute, End: start},
+		}},
+		{[]load.Sample{over(window, start.Add(time.Minute), 0.25), over(10*time.Minute, start.Add(time.Minute), 0.75)}, map[time.Duration]load.Measurement{
+			window:           {Stat: known(0.25), Window: window, End: start.Add(time.Minute)},
+			10 * time.Minute: {Stat: known(0.75), Window: 10 * time.Minute, End: start.Add(time.Minute), Drift: 0.5}, // 50 points in a minute
+		}},
+	} {
+		src.respond(step.samples...)
+		check.OK(t, w.Refresh(ctx))
+		for asked, want := range step.want {
+			check.Equal(t, asked.String(), want, w.Publisher().Latest().Over(asked).Node("a")[load.CPU])
 		}
-	}
-}
-
-func TestRefresh_EachWindowHasItsOwnLoad(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	w, src, _ := newTestWatcher()
-	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute}, 10*time.Minute)
-	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}},
-		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.75)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for asked, want := range map[time.Duration]float64{window: 0.25, 10 * time.Minute: 0.75} {
-		if got := w.Publisher().Latest().Over(asked).Node("a")[load.CPU].Mean; got != want {
-			t.Errorf("over %v: %v, want %v", asked, got, want)
-		}
+		clock.Step(time.Minute)
 	}
 }
 
@@ -518,9 +470,7 @@ func TestRefresh_LogsChangesOnce(t *testing.T) {
 		}
 		for range 3 {
 			src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
-			if err := w.Refresh(ctx); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.Refresh(ctx))
 		}
 	}
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
@@ -569,9 +519,7 @@ func TestWatcher_ServesAllReaders(t *testing.T) {
 	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}, window)
 	requirements, loosest := w.registered()
 	want := load.Requirements{Windows: []time.Duration{window, 15 * time.Minute}, RefreshInterval: 10 * time.Second}
-	if diff := cmp.Diff(want, requirements); diff != "" {
-		t.Errorf("requirements (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "requirements", want, requirements)
 	if want := (load.Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}); loosest != want {
 		t.Errorf("trust is %+v, want %+v", loosest, want)
 	}
@@ -590,9 +538,7 @@ func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fet
 		case fetched <- n:
 		case <-ctx.Done():
 		}
-		return source.Batch{
-			Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}},
-		}, next(n)
+		return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}}}, next(n)
 	}
 	go func() { defer close(done); w.Run(ctx) }()
 	return fetched, func() { cancel(); <-done }
@@ -608,61 +554,38 @@ func waitForTimer(t *testing.T, clock *clocktesting.FakeClock) {
 	}
 }
 
-func TestRun_RefreshesAtOnceThenAtIntervals(t *testing.T) {
-	w, src, clock := newTestWatcher()
-	fetched, stop := run(t, w, src, func(int) error { return nil })
-	defer stop()
-	<-fetched
-	for range 3 {
-		waitForTimer(t, clock)
-		clock.Step(trust.RefreshInterval - time.Nanosecond)
-		if !clock.HasWaiters() {
-			t.Fatal("refreshed before the interval was over")
-		}
-		// The interval is lengthened by a tenth at most.
-		clock.Step(trust.RefreshInterval/10 + time.Nanosecond)
-		<-fetched
-	}
-}
-
-func TestRun_RetriesWithBackoff(t *testing.T) {
-	w, src, clock := newTestWatcher()
-	fetched, stop := run(t, w, src, func(int) error { return errors.New("down") })
-	defer stop()
-	<-fetched
-	// 1s doubled up to the refresh interval, each lengthened by a tenth at most.
-	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		wait *= time.Second
-		waitForTimer(t, clock)
-		clock.Step(wait - time.Nanosecond)
-		if !clock.HasWaiters() {
-			t.Fatalf("retried before %v", wait)
-		}
-		clock.Step(wait/10 + time.Nanosecond)
-		<-fetched
-	}
-}
-
-func TestRun_SuccessResetsTheBackoff(t *testing.T) {
-	w, src, clock := newTestWatcher()
-	fetched, stop := run(t, w, src, func(n int) error {
-		if n == 4 {
-			return nil
-		}
-		return errors.New("down")
-	})
-	defer stop()
-	<-fetched
-	// Three failures, the success, whose wait is the refresh interval, and two failures more.
-	for _, wait := range []time.Duration{1, 2, 4, 30, 1, 2} {
-		wait *= time.Second
-		waitForTimer(t, clock)
-		clock.Step(wait - time.Nanosecond)
-		if !clock.HasWaiters() {
-			t.Fatalf("refreshed before %v", wait)
-		}
-		clock.Step(wait/10 + time.Nanosecond)
-		<-fetched
+func TestRun_Waits(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fails func(n int) bool
+		// waits are in seconds, each lengthened by a tenth at most.
+		waits []time.Duration
+	}{
+		{"at once, then at intervals", func(int) bool { return false }, []time.Duration{30, 30, 30}},
+		{"a second, doubled up to the interval, while the source fails", func(int) bool { return true }, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
+		{"a second again after a success", func(n int) bool { return n != 4 }, []time.Duration{1, 2, 4, 30, 1, 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, src, clock := newTestWatcher()
+			fetched, stop := run(t, w, src, func(n int) error {
+				if tt.fails(n) {
+					return errors.New("down")
+				}
+				return nil
+			})
+			defer stop()
+			<-fetched
+			for _, wait := range tt.waits {
+				wait *= time.Second
+				waitForTimer(t, clock)
+				clock.Step(wait - time.Nanosecond)
+				if !clock.HasWaiters() {
+					t.Fatalf("refreshed before %v", wait)
+				}
+				clock.Step(wait/10 + time.Nanosecond)
+				<-fetched
+			}
+		})
 	}
 }
 
@@ -740,9 +663,8 @@ func TestRefresh_NodeMetrics(t *testing.T) {
 			want: map[string]load.MetricTable{"x": {"a": is(3), "b": is(-4)}, "w": {"a": is(30)}},
 		},
 		{
-			name:    "a node and a metric that are left out keep their value and its age",
-			metrics: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
-			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
+			name: "a node and a metric that are left out keep their value and its age", metrics: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
+			want: map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
 		},
 		{
 			name:    "a value that is not a number is rejected",
@@ -750,9 +672,8 @@ func TestRefresh_NodeMetrics(t *testing.T) {
 			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2), "c": is(0)}, "w": {"a": was(10)}},
 		},
 		{
-			name:    "a batch older than what is known changes nothing",
-			metrics: []source.MetricValues{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
-			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2)}, "w": {"a": was(10)}},
+			name: "a batch older than what is known changes nothing", metrics: []source.MetricValues{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
+			want: map[string]load.MetricTable{"x": {"a": was(1), "b": was(2)}, "w": {"a": was(10)}},
 		},
 		{
 			name:    "a source whose clock is ahead does not make values that never expire",
@@ -766,47 +687,19 @@ func TestRefresh_NodeMetrics(t *testing.T) {
 			src.respondMetrics(
 				source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"a": 1, "b": 2}},
 				source.MetricValues{Metric: "w", End: start, Values: map[string]float64{"a": 10}})
-			if err := w.Refresh(ctx); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.Refresh(ctx))
 			earlier := w.Publisher().Latest()
 			clock.SetTime(later)
 			src.respondMetrics(tc.metrics...)
-			if err := w.Refresh(ctx); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.Refresh(ctx))
 			latest := w.Publisher().Latest()
 			for metric, want := range tc.want {
 				if diff := cmp.Diff(want, metricOf(latest, metric, "a", "b", "c")); diff != "" {
 					t.Errorf("metric %s (-want +got):\n%s", metric, diff)
 				}
 			}
-			if diff := cmp.Diff(load.MetricTable{"a": was(1), "b": was(2)}, metricOf(earlier, "x", "a", "b", "c")); diff != "" {
-				t.Errorf("the snapshot of before has changed (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "the snapshot of before has changed", load.MetricTable{"a": was(1), "b": was(2)}, metricOf(earlier, "x", "a", "b", "c"))
 		})
-	}
-}
-
-func TestRefresh_ForgetsNodeMetricsBeyondMaxAge(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	w, src, clock := newTestWatcher()
-	src.respondMetrics(source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"gone": 1}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for _, step := range []struct {
-		age  time.Duration
-		want int
-	}{{trust.MaxAge, 2}, {trust.MaxAge + 1, 1}} {
-		clock.SetTime(start.Add(step.age))
-		src.respondMetrics(source.MetricValues{Metric: "x", End: clock.Now(), Values: map[string]float64{"here": 1}})
-		if err := w.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(metricOf(w.Publisher().Latest(), "x", "gone", "here")); got != step.want {
-			t.Errorf("%v after the last value of a node %d values are kept, want %d", step.age, got, step.want)
-		}
 	}
 }
 
@@ -814,13 +707,9 @@ func TestRefresh_ForgetsNodeMetricsBeyondMaxAge(t *testing.T) {
 func TestRefresh_LoadFailsBesideNodeMetrics(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(4), ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), logger)
-	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)
-	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(registry))
-	register(w, trust, window)
+	w, src, clock := newTestWatcher("a")
 	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Refresh(ctx))
 	failure := errors.New("too many samples")
 	for minute := range 6 { // beyond maxAge
 		clock.Step(time.Minute)
@@ -835,21 +724,15 @@ func TestRefresh_LoadFailsBesideNodeMetrics(t *testing.T) {
 		t.Errorf("load %+v, want %+v", got, want)
 	}
 	want := load.MetricTable{"a": {Value: 5, End: start.Add(6 * time.Minute)}}
-	if diff := cmp.Diff(want, metricOf(w.Publisher().Latest(), "x", "a")); diff != "" {
-		t.Errorf("node metric (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "node metric", want, metricOf(w.Publisher().Latest(), "x", "a"))
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 	for line, want := range map[string]int{"Load cannot be read": 1, "Load can be read again": 0, "Load read": 1} {
 		if got := strings.Count(logged, line); got != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
 		}
 	}
-	const counted = "# HELP plimsoll_refresh_total [ALPHA] Refreshes of the load source, by result: Success or Error.\n" +
-		"# TYPE plimsoll_refresh_total counter\nplimsoll_refresh_total{result=\"Error\",source=\"fake\"} 6\n" +
-		"plimsoll_refresh_total{result=\"Success\",source=\"fake\"} 1\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "plimsoll_refresh_total"); err != nil {
-		t.Error(err)
-	}
+	wantCounter(t, w.metrics.refreshes.WithLabelValues("fake", resultError), 6)
+	wantCounter(t, w.metrics.refreshes.WithLabelValues("fake", resultSuccess), 1)
 }
 
 func TestRefresh_NodeMetricsAlone(t *testing.T) {
@@ -870,12 +753,8 @@ func TestRefresh_NodeMetricsAlone(t *testing.T) {
 		}, nil
 	}
 	w.metrics.register(w)
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(source.Request{Metrics: []string{"x", "w", "v"}}, asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
+	check.OK(t, w.Refresh(ctx))
+	check.Equal(t, "asked", source.Request{Metrics: []string{"x", "w", "v"}}, asked)
 	if got := metricOf(w.Publisher().Latest(), "x", "a")["a"].Value; got != 1 {
 		t.Errorf("value %v, want 1", got)
 	}
@@ -903,12 +782,8 @@ func TestRefresh_Quantiles(t *testing.T) {
 		}}, nil
 	}
 	clock.Step(time.Second)
-	if err := w.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(source.Request{Windows: []time.Duration{window}, Quantiles: []load.Quantile{p95, longer}}, asked); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
-	}
+	check.OK(t, w.Refresh(t.Context()))
+	check.Equal(t, "asked for", source.Request{Windows: []time.Duration{window}, Quantiles: []load.Quantile{p95, longer}}, asked)
 	latest := w.Publisher().Latest()
 	for name, tc := range map[string]struct {
 		table *load.Table
@@ -916,16 +791,16 @@ func TestRefresh_Quantiles(t *testing.T) {
 		span  time.Duration
 	}{
 		"the mean":                     {latest.Over(window), 0.25, window},
-		"the quantile":                 {latest.Quantile(p95), 0.5, time.Minute},
-		"the quantile over an hour":    {latest.Quantile(longer), 0.75, time.Minute},
+		"the quantile":                 {latest.Table(p95), 0.5, time.Minute},
+		"the quantile over an hour":    {latest.Table(longer), 0.75, time.Minute},
 		"the mean over an hour":        {latest.Over(time.Hour), 0, 0},
-		"a quantile nobody registered": {latest.Quantile(load.Quantile{Window: window, Fraction: 1}), 0, 0},
+		"a quantile nobody registered": {latest.Table(load.Quantile{Window: window, Fraction: 1}), 0, 0},
 	} {
 		if got := tc.table.Node("a")[load.CPU]; got.Mean != tc.want || got.Window != tc.span || got.StdDev != 0 {
 			t.Errorf("%s: %+v, want %v over %v", name, got, tc.want, tc.span)
 		}
 	}
-	if got := latest.Quantile(p95).Node("b")[load.CPU]; got.Known {
+	if got := latest.Table(p95).Node("b")[load.CPU]; got.Known {
 		t.Errorf("a sample of the moment became a quantile: %+v", got)
 	}
 	if newest, states := w.states(); !newest.Equal(start) || states[load.CPU][load.Fresh] != 2 {
@@ -940,9 +815,7 @@ func TestStates_QuantilesAlone(t *testing.T) {
 	w.Register(load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: 1}}, RefreshInterval: trust.RefreshInterval},
 		trust)
 	src.respond(load.Sample{Node: "a", Window: window, Fraction: 1, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
-	if err := w.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Refresh(t.Context()))
 	if newest, states := w.states(); !newest.Equal(start) || states[load.CPU][load.Fresh] != 1 || states[load.CPU][load.Absent] != 1 {
 		t.Errorf("newest %v, states %v; want one node of two", newest, states)
 	}

@@ -81,8 +81,7 @@ type WorkloadWatcher struct {
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 	return &WorkloadWatcher{
-		WorkloadConfig: c, publisher: learned.NewPublisher(),
-		failures:   failureLog{what: "The usage of pods", done: "read"},
+		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
 	}
 }
@@ -379,14 +378,10 @@ func (t *tally) add(u *source.PodUsage) {
 	if u.Resource == load.CPU && u.Window < shortestRun { // startups are learned of CPU alone
 		t.usages.Momentary()
 	}
-	usage := u.Usage
-	if ran < u.Window {
-		if !hasUniqueName(pod) {
-			return // the pod before it had the same name, and is in the window too
-		}
-		usage *= float64(u.Window) / float64(ran)
+	if ran < u.Window && !hasUniqueName(pod) {
+		return // the pod before it had the same name, and is in the window too
 	}
-	usage = t.bounded(pod, u.Resource, usage)
+	usage := t.bounded(pod, u.Resource, u.WhileRunning(ran))
 	t.measured++
 	t.nodes[u.Resource].Insert(pod.Spec.NodeName)
 	if ran >= settledAfter {

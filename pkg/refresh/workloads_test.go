@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // fakePods is a source of pod usage without history.
@@ -93,17 +93,11 @@ func newPodCluster(t *testing.T, src source.PodSource, label string) *podCluster
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	err := nodes.Add(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{
-			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-			},
-			Allocatable: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("7"), corev1.ResourceMemory: resource.MustParse("30Gi"),
-			},
+			Capacity:    corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi")},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7"), corev1.ResourceMemory: resource.MustParse("30Gi")},
 		}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	c.WorkloadWatcher = NewWorkloadWatcher(WorkloadConfig{
 		Source: src, Label: "fake", Pods: corelisters.NewPodLister(c.pods), Nodes: corelisters.NewNodeLister(nodes),
 		HasSynced: func() bool { return true }, History: day, WorkloadLabel: label, Clock: c.clock, Metrics: NewMetrics(c.registry),
@@ -114,18 +108,14 @@ func newPodCluster(t *testing.T, src source.PodSource, label string) *podCluster
 func (c *podCluster) add(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
-		if err := c.pods.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, c.pods.Add(pod))
 	}
 }
 
 func (c *podCluster) end(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
-		if err := c.pods.Delete(pod); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, c.pods.Delete(pod))
 	}
 }
 
@@ -133,9 +123,7 @@ func (c *podCluster) end(t *testing.T, pods ...*corev1.Pod) {
 func (c *podCluster) refresh(t *testing.T) {
 	t.Helper()
 	c.clock.Step(WorkloadInterval)
-	if err := c.Refresh(klog.NewContext(t.Context(), logr.Discard())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.Refresh(klog.NewContext(t.Context(), logr.Discard())))
 }
 
 // cpuOf is what is known of the cpu of a workload's pods.
@@ -147,10 +135,8 @@ func (c *podCluster) cpuOf(namespace, name string) learned.Moments {
 func ownedPod(namespace, kind, owner, suffix string) *corev1.Pod {
 	controller := true
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: owner + "-" + suffix, GenerateName: owner + "-", Labels: map[string]string{},
-		},
-		Spec: corev1.PodSpec{NodeName: "worker"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + "-" + suffix, GenerateName: owner + "-", Labels: map[string]string{}},
+		Spec:       corev1.PodSpec{NodeName: "worker"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start.Add(-time.Hour))}},
 		}}},
@@ -187,9 +173,7 @@ func TestWorkloads_OneDeployment(t *testing.T) {
 	wantMoments(t, "cpu", c.cpuOf("shop", "web"), learned.Moments{PodTime: 2 * window, Mean: 200, Variance: 100 * 100})
 	memory := c.Publisher().Latest().Lookup(learned.Workload{Namespace: "shop", Name: "web"})[load.Memory]
 	wantMoments(t, "memory", memory, learned.Moments{PodTime: window, Mean: 1 << 30})
-	if diff := cmp.Diff([]int{2}, src.pods); diff != "" {
-		t.Errorf("pods announced (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "pods announced", []int{2}, src.pods)
 }
 
 // TestWorkloads_Lifecycle follows workloads that are new, renamed, end, run once or again and again, and are scaled to zero.
@@ -296,10 +280,7 @@ func TestWorkloads_ShortRuns(t *testing.T) {
 			startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window/2)), learned.Moments{PodTime: window / 2, Mean: 200},
 		},
 		{"a pod that ran too short to tell", startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-shortestRun+time.Second)), learned.Moments{}},
-		{
-			"a pod whose name another had before it has to have run all the time",
-			startedAt(ownedPod("shop", "StatefulSet", "x", "0"), now.Add(-window/2)), learned.Moments{},
-		},
+		{"a pod whose name another had before it has to have run all the time", startedAt(ownedPod("shop", "StatefulSet", "x", "0"), now.Add(-window/2)), learned.Moments{}},
 		{"a pod that is pending", func() *corev1.Pod {
 			pod := ownedPod("shop", "Job", "x", "aaaaa")
 			pod.Status.Phase = corev1.PodPending
@@ -372,15 +353,10 @@ func TestWorkloads_ImpossibleValues(t *testing.T) {
 	if got := c.Publisher().Latest().Len(); got != 1 {
 		t.Errorf("%d workloads, want 1", got)
 	}
-	const want = `
-# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture).
-# TYPE plimsoll_rejected_samples_total counter
-plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
-plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
-plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 2
-`
-	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_rejected_samples_total"); err != nil {
-		t.Error(err)
+	for reason, want := range map[load.Rejection]float64{
+		load.ClampedAboveCapacity: 1, load.RejectedNegative: 1, load.RejectedNotANumber: 2, load.ClampedFromTheFuture: 0,
+	} {
+		wantCounter(t, c.Metrics.rejected.WithLabelValues("fake", string(reason)), want)
 	}
 }
 
@@ -388,9 +364,7 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")
 	requesting := func(pod *corev1.Pod, cpu string) *corev1.Pod {
-		pod.Spec.Containers = []corev1.Container{
-			{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
-		}
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
 		return pod
 	}
 	always := corev1.ContainerRestartPolicyAlways
@@ -431,9 +405,7 @@ func TestWorkloads_RequestIsWithinTheNode(t *testing.T) {
 	requesting := func(namespace, node, cpu string) *corev1.Pod {
 		pod := ownedPod(namespace, "DaemonSet", "a", "aaaaa")
 		pod.Spec.NodeName = node
-		pod.Spec.Containers = []corev1.Container{
-			{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
-		}
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
 		return pod
 	}
 	for _, tt := range []struct {
@@ -558,17 +530,13 @@ func TestWorkloads_History(t *testing.T) {
 		weight += length.Hours() * math.Exp(-float64(now.Sub(end)+length/2)/float64(day))
 		end = end.Add(-length)
 	}
-	if diff := cmp.Diff(periods, src.asked); diff != "" {
-		t.Errorf("periods (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "periods", periods, src.asked)
 	past := weight * 2 * 60 // pod minutes
 	wantMoments(t, "web", c.cpuOf("shop", "web"), learned.Moments{
 		PodTime: time.Duration((past + 5) * float64(time.Minute)), Mean: (200*past + 100*5) / (past + 5),
 		Variance: 100 * 100 * past * 5 / (past + 5) / (past + 5),
 	})
-	wantMoments(t, "nightly", c.cpuOf("shop", "nightly"), learned.Moments{
-		PodTime: time.Duration(past / 4 * float64(time.Minute)), Mean: 1000,
-	})
+	wantMoments(t, "nightly", c.cpuOf("shop", "nightly"), learned.Moments{PodTime: time.Duration(past / 4 * float64(time.Minute)), Mean: 1000})
 	// It is read once.
 	c.refresh(t)
 	if len(src.asked) != len(periods) {
@@ -613,16 +581,9 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 		return usages, nil
 	}
 	podHours := func() float64 { return c.cpuOf("shop", "web").PodTime.Hours() }
-	givenUp := func(want int) {
+	givenUp := func(want float64) {
 		t.Helper()
-		text := fmt.Sprintf(`
-# HELP plimsoll_workload_history_given_up [ALPHA] 1 if the rest of the past usage of workloads is left out, after several failures to read it.
-# TYPE plimsoll_workload_history_given_up gauge
-plimsoll_workload_history_given_up{source="fake"} %d
-`, want)
-		if err := testutil.GatherAndCompare(c.registry, strings.NewReader(text), "plimsoll_workload_history_given_up"); err != nil {
-			t.Error(err)
-		}
+		wantGauge(t, c.Metrics.givenUp.WithLabelValues("fake"), want)
 	}
 	// 10, 20, 40 and 80 m are read, 160 m are refused.
 	c.refresh(t)
@@ -701,9 +662,7 @@ func TestWorkloads_HistoryLeavesTheSourceRest(t *testing.T) {
 	}
 	_, ctx := ktesting.NewTestContext(t)
 	for c.past.remains() || !c.started {
-		if err := c.refreshDue(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, c.refreshDue(ctx))
 		if !c.past.remains() {
 			break
 		}
@@ -719,14 +678,7 @@ func TestWorkloads_HistoryLeavesTheSourceRest(t *testing.T) {
 	if got := len(src.pods); got < 9 || got > 10 {
 		t.Errorf("%d observations, want one every five minutes", got)
 	}
-	const want = `
-# HELP plimsoll_workload_history_read_ratio [ALPHA] Share of the past usage of workloads that has been read since the start.
-# TYPE plimsoll_workload_history_read_ratio gauge
-plimsoll_workload_history_read_ratio{source="fake"} 1
-`
-	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_workload_history_read_ratio"); err != nil {
-		t.Error(err)
-	}
+	wantGauge(t, c.Metrics.history.WithLabelValues("fake"), 1)
 }
 
 // TestWorkloads_FailedRefreshWaits expects a failed refresh to be tried again, and not at once.
@@ -756,9 +708,9 @@ func TestBackfill(t *testing.T) {
 	}{
 		{10 * time.Minute, []time.Duration{10}, []time.Duration{10}},
 		{time.Hour, []time.Duration{10, 20, 30}, slices.Repeat([]time.Duration{10}, 6)},
-		// The first 30 minutes take the three minutes that an hour has for the source. So the rest has a look in four hours: 48 intervals
-		// have the factor 6, and 49 have 245 minutes.
-		{day, []time.Duration{10, 20, 40, 80, 160, 320, 360, 360, 90}, []time.Duration{10, 10, 10, 245, 245, 245, 245, 245, 185}},
+		// After 30 minutes, a period has at least one look of 35 minutes.
+		{day, []time.Duration{10, 20, 40, 80, 160, 320, 360, 360, 90},
+			slices.Concat([]time.Duration{10, 10, 10}, slices.Repeat([]time.Duration{35}, 40), []time.Duration{10})},
 		// Beyond a day, up to a quarter. A look is each 125 minutes.
 		{4 * day, []time.Duration{10, 20, 125, 250, 500, 1000, 1440, 1440, 975}, nil},
 	} {
@@ -783,54 +735,22 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// TestBackfill_FewerLooks reads a day from a source that takes 15 s for a period and 3.75 s for a look, as Prometheus does for
-// 150,000 pods.
-func TestBackfill_FewerLooks(t *testing.T) {
-	b := newBackfill(start, day)
-	// 30 minutes have six looks, in three periods: 3 · (15 + 2 · 3.75) = 67.5 s. Of the three minutes that an hour has for the source,
-	// 112.5 s are left, for ten looks. 1,410 minutes / 10 are 28 intervals, which have the factor 2: 29 are 145 minutes.
-	// The next look took 18.75 s. So seven took 86.25 s, and 93.75 s are left for 7.6: 1,265 minutes / 7.6 are 33 intervals, and 35 have
-	// no factor in common.
-	want := []time.Duration{10, 10, 10, 145, 175}
-	var got []time.Duration
-	var busy, step time.Duration
-	for b.remains() {
-		p := b.next()
-		step = p.Step
-		took := 15*time.Second + time.Duration(max(float64(p.Length)/float64(p.Step), 1)*3.75*float64(time.Second))
-		got, busy = append(got, p.Length/time.Minute), busy+took
-		b.done(p, took, start)
-	}
-	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) || busy > 200*time.Second {
-		t.Errorf("periods %v in %v of the source's time, want %v first, and 200 s at most", got, busy, want)
-	}
-	// The last period has a look of its own: 1,410 minutes less 145, 175, 205, 215, 245 and 245 are 180.
-	if last := got[len(got)-1]; last != 180 || step != 180*time.Minute {
-		t.Errorf("the last period has %d minutes, and a look each %v; want 180 and 3h", last, step)
-	}
-	// What is missing later has an hour of its own.
-	b.add(span{start.Add(time.Minute), start.Add(day)})
-	if got := b.next().Step; got != 35*time.Minute {
-		t.Errorf("a look each %v after a day without the source, want 35m", got)
-	}
-}
-
-// TestBackfill_ShorterAfterAFailure has a source that refuses the long period of a rare look.
+// TestBackfill_ShorterAfterAFailure expects a pause of five minutes after a failure at the shortest length, or of 19 times as long as
+// it took.
 func TestBackfill_ShorterAfterAFailure(t *testing.T) {
 	b := newBackfill(start, day)
-	for range 3 {
-		b.done(b.next(), time.Minute, start)
-	}
-	if got := b.next().Length; got != 245*time.Minute { // as in TestBackfill
-		t.Fatalf("the next period has %v, want 245m", got)
-	}
+	b.done(b.next(), 0, start)
+	b.done(b.next(), 0, start)
+	lengths := []time.Duration{b.next().Length}
 	b.failed(time.Minute, start)
-	if got := b.next().Length; got != 35*time.Minute {
-		t.Errorf("after a failure the next period has %v, want 35m", got)
-	}
+	lengths = append(lengths, b.next().Length)
+	check.Equal(t, "lengths before and after a failure", []time.Duration{40 * time.Minute, 35 * time.Minute}, lengths)
 	// Only failures at the shortest length count.
-	if b.attempts != 0 || b.failed(time.Minute, start) || b.attempts != 1 {
-		t.Errorf("%d attempts after a failure at the shortest length, want 1", b.attempts)
+	if b.attempts != 0 || b.failed(15*time.Second, start) || b.attempts != 1 || !b.notBefore.Equal(start.Add(5*time.Minute)) {
+		t.Errorf("%d attempts, not before %v; want 1, and five minutes", b.attempts, b.notBefore)
+	}
+	if b.failed(20*time.Second, start); !b.notBefore.Equal(start.Add(380 * time.Second)) {
+		t.Errorf("after a failure of 20s the next attempt is in %v, want 6m20s", b.notBefore.Sub(start))
 	}
 }
 
@@ -845,16 +765,6 @@ func TestStepOf(t *testing.T) {
 	} {
 		if got := stepOf(history / mostLooks); got != want {
 			t.Errorf("a history of %v is looked at every %v, want %v", history, got, want)
-		}
-	}
-}
-
-// TestBackfill_FailedRests has a failure pause for five minutes, or for 19 times as long as it took.
-func TestBackfill_FailedRests(t *testing.T) {
-	for took, want := range map[time.Duration]time.Duration{15 * time.Second: 5 * time.Minute, 20 * time.Second: 380 * time.Second} {
-		b := newBackfill(start, day)
-		if b.failed(took, start); !b.notBefore.Equal(start.Add(want)) {
-			t.Errorf("after a failure of %v the next attempt is in %v, want %v", took, b.notBefore.Sub(start), want)
 		}
 	}
 }
@@ -921,40 +831,32 @@ func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		gone   []string
-		ratio  string
+		ratio  float64
 		logged string
 	}{
-		{"two of four", []string{"shop/a2-aaaaa", "shop/a3-aaaaa"}, "0.5", ""},
+		{"two of four", []string{"shop/a2-aaaaa", "shop/a3-aaaaa"}, 0.5, ""},
 		// n1 has the measured pod a0. a2 is on n3, and a3 on n2.
-		{"one of five", []string{"shop/a1-aaaaa"}, "0.2", "1 of 5 pods that have run for 10m0s have a cpu usage, and none on 2 nodes, such as n2: " +
+		{"one of five", []string{"shop/a1-aaaaa"}, 0.2, "1 of 5 pods that have run for 10m0s have a cpu usage, and none on 2 nodes, such as n2: " +
 			"check that fake reads the kubelet of each node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, name := range tt.gone {
 				delete(usages, name)
 			}
-			if tt.ratio == "0.2" { // the young pod has run for 14 minutes now
+			if tt.ratio == 0.2 { // the young pod has run for 14 minutes now
 				delete(usages, "shop/young-aaaaa")
 			}
 			src.cpu(usages)
 			src.failed[load.Memory] = errors.New("no series")
 			c.clock.Step(WorkloadInterval)
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-			if err := c.Refresh(klog.NewContext(t.Context(), logger)); err != nil {
-				t.Fatal(err)
-			}
-			want := `
-# HELP plimsoll_measured_pods_ratio [ALPHA] Share of the pods that have run for ten minutes whose usage was measured in the last refresh.
-# TYPE plimsoll_measured_pods_ratio gauge
-plimsoll_measured_pods_ratio{resource="cpu",source="fake"} ` + tt.ratio + "\n"
-			if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_measured_pods_ratio"); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, c.Refresh(klog.NewContext(t.Context(), logger)))
+			wantGauge(t, c.Metrics.measured.WithLabelValues("fake", "cpu"), tt.ratio)
 			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 			if got := strings.Contains(log, "The usage of most pods cannot be read"); got != (tt.logged != "") || !strings.Contains(log, tt.logged) {
 				t.Errorf("logged %q, want %q", log, tt.logged)
 			}
-			want = "no series" // of memory
+			want := "no series" // of memory
 			if tt.logged != "" {
 				want += "\n" + tt.logged
 			}
@@ -991,12 +893,24 @@ plimsoll_workloads{source="fake"} 3
 	}
 }
 
+func wantGauge(t *testing.T, of metrics.GaugeMetric, want float64) {
+	t.Helper()
+	if got, err := testutil.GetGaugeMetricValue(of); err != nil || got != want {
+		t.Errorf("gauge %v, %v; want %v", got, err, want)
+	}
+}
+
+func wantCounter(t *testing.T, of metrics.CounterMetric, want float64) {
+	t.Helper()
+	if got, err := testutil.GetCounterMetricValue(of); err != nil || got != want {
+		t.Errorf("counter %v, %v; want %v", got, err, want)
+	}
+}
+
 // due does what is due.
 func (c *podCluster) due(t *testing.T) {
 	t.Helper()
-	if err := c.refreshDue(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.refreshDue(t.Context()))
 }
 
 // readAll does what is due until the history has been read.
