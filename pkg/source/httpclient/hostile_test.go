@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestTokenFile_Unusable(t *testing.T) {
@@ -35,16 +37,10 @@ func TestTokenFile_Unusable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "token")
-			if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(path, []byte(secret), 0o600))
 			client := newClient(t, Config{BearerTokenFile: path})
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-			if err := tt.make(path); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Remove(path))
+			check.OK(t, tt.make(path))
 			_, err := get(t, client, server.URL)
 			wantError(t, err, path+" "+tt.want, "GET "+server.URL)
 		})
@@ -53,9 +49,7 @@ func TestTokenFile_Unusable(t *testing.T) {
 
 func TestCAFile_FIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.crt")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, syscall.Mkfifo(path, 0o600))
 	for name, cfg := range map[string]Config{"caFile": {CAFile: path}, "beside the system's roots": {ExtraCAFiles: []string{path}}} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Timeout = time.Minute
@@ -118,9 +112,7 @@ func echoes(token string) map[string]http.HandlerFunc {
 func errorOf(t *testing.T, client *Client, server string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	resp, err := client.Do(req, 1<<20)
 	if err != nil {
 		return err
@@ -135,8 +127,7 @@ func TestErrors_HideToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, respond)
 			text := errorOf(t, newClient(t, Config{BearerToken: token}), server.URL).Error()
-			for _, shown := range []string{token, token[:8], url.QueryEscape(token)[:12],
-				base64.StdEncoding.EncodeToString([]byte(token))[:8], "cjN0LnRvaytlbi"} {
+			for _, shown := range []string{token, token[:8], url.QueryEscape(token)[:12], base64.StdEncoding.EncodeToString([]byte(token))[:8], "cjN0LnRvaytlbi"} {
 				if strings.Contains(text, shown) {
 					t.Errorf("error shows the token: %s", text)
 				}
@@ -172,9 +163,7 @@ func TestErrors_HideRotatedToken(t *testing.T) {
 	})
 	tokens := []string{"first-token", "second-token", "third-token", "fourth-token"}
 	for _, token := range tokens {
-		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(path, []byte(token+"\n"), 0o600))
 		text := errorOf(t, client, server.URL).Error()
 		for _, hidden := range tokens {
 			if strings.Contains(text, hidden) {
@@ -271,9 +260,7 @@ func TestDo_HostileServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, client := serve(t, respond), newClient(t, Config{})
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			resp, err := client.Do(req, limit)
 			if err == nil {
 				defer func() { _ = resp.Body.Close() }()
@@ -295,9 +282,7 @@ func TestDo_HostileServer(t *testing.T) {
 
 func BenchmarkExcerpt(b *testing.B) {
 	client, err := New("", Config{BearerToken: strings.Repeat("token", 200), Timeout: time.Second})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		runtime.KeepAlive(client.Excerpt("10.0.0.1:9100"))

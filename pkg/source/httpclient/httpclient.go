@@ -22,9 +22,7 @@ import (
 )
 
 const (
-	// errorBodyBytes bounds the body of an error.
 	errorBodyBytes = 4 << 10
-	// maxHeaderBytes bounds the headers of a response.
 	maxHeaderBytes = 64 << 10
 	// readBufferBytes is the size of one read of a connection, except bodies.
 	readBufferBytes = 512

@@ -3,11 +3,13 @@ package httpclient
 import (
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,8 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/util/cert"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
 const (
@@ -33,9 +38,7 @@ func newClient(t *testing.T, cfg Config) *Client {
 		cfg.Timeout = time.Minute
 	}
 	client, err := New("", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(client.CloseIdleConnections)
 	return client
 }
@@ -61,9 +64,7 @@ func authorityOf(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(path, bundle, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, bundle, 0o600))
 	return path
 }
 
@@ -71,9 +72,7 @@ func authorityOf(t *testing.T, server *httptest.Server) string {
 func get(t *testing.T, client *Client, url string) (string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	resp, err := client.Do(req, maxBytes)
 	if err != nil {
 		return "", err
@@ -93,17 +92,15 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 func TestNew_UnreadableCAFile(t *testing.T) {
 	noCertificate := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(noCertificate, []byte("not PEM"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(noCertificate, []byte("not PEM"), 0o600))
 	tests := map[string]struct {
 		cfg  Config
 		want string
 	}{
-		"an absent CA file": {Config{CAFile: "/absent/ca.crt"}, "caFile: CA certificates: stat /absent/ca.crt: no such file"},
-		"a CA file without authority": {
-			Config{CAFile: noCertificate}, "caFile: CA certificates: " + noCertificate + " has no PEM certificate",
-		},
+		"an absent CA file":           {Config{CAFile: "/absent/ca.crt"}, "caFile: CA certificates: stat /absent/ca.crt: no such file"},
+		"a CA file without authority": {Config{CAFile: noCertificate}, "caFile: CA certificates: " + noCertificate + " has no PEM certificate"},
+		"an absent extra file":        {Config{ExtraCAFiles: []string{"/absent/ca.crt"}}, "/absent/ca.crt"},
+		"an extra file without one":   {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " has no PEM certificate"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,27 +116,15 @@ func TestTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	client := newClient(t, Config{BearerTokenFile: path})
 	for _, current := range []string{"first", "second\n"} {
-		if err := os.WriteFile(path, []byte(current), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(path, []byte(current), 0o600))
 		got, err := get(t, client, server.URL)
 		if want := "Bearer " + strings.TrimSpace(current); err != nil || got != want {
 			t.Errorf("the server saw %q, error %v, want %q", got, err, want)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(path))
 	_, err := get(t, client, server.URL)
 	wantError(t, err, server.URL, path)
-}
-
-func TestInlineToken(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Header.Get("Authorization")) })
-	got, err := get(t, newClient(t, Config{BearerToken: " " + secret + "\n"}), server.URL)
-	if err != nil || got != "Bearer "+secret {
-		t.Errorf("the server saw %q, error %v, want the token without white space", got, err)
-	}
 }
 
 func TestCertificates(t *testing.T) {
@@ -150,14 +135,12 @@ func TestCertificates(t *testing.T) {
 			wantError(t, err, "GET "+server.URL, "x509: ", "caFile", "insecureSkipVerify")
 		}
 	})
-	t.Run("caFile makes it trusted", func(t *testing.T) {
-		if got, err := get(t, newClient(t, Config{CAFile: authorityOf(t, server)}), server.URL); err != nil || got != "ok" {
-			t.Errorf("got %q, error %v", got, err)
-		}
-	})
-	t.Run("insecureSkipVerify accepts it", func(t *testing.T) {
-		if got, err := get(t, newClient(t, Config{InsecureSkipVerify: true}), server.URL); err != nil || got != "ok" {
-			t.Errorf("got %q, error %v", got, err)
+	t.Run("caFile makes it trusted, and insecureSkipVerify accepts it, with or without a token", func(t *testing.T) {
+		ca := authorityOf(t, server)
+		for _, cfg := range []Config{{CAFile: ca}, {CAFile: ca, BearerToken: secret}, {InsecureSkipVerify: true}} {
+			if got, err := get(t, newClient(t, cfg), server.URL); err != nil || got != "ok" {
+				t.Errorf("%+v: got %q, error %v", cfg, got, err)
+			}
 		}
 	})
 	t.Run("a certificate for another name is refused although its authority is trusted", func(t *testing.T) {
@@ -205,6 +188,16 @@ func TestResponsesAreBounded(t *testing.T) {
 				t.Errorf("got %d bytes, want %d", len(got), len(tt.body))
 			}
 		})
+	}
+}
+
+func TestDo_NotGzip(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = fmt.Fprint(w, "not packed")
+	})
+	if _, err := get(t, newClient(t, Config{}), server.URL); !errors.Is(err, gzip.ErrHeader) {
+		t.Errorf("error %v, want one of gzip", err)
 	}
 }
 
@@ -272,9 +265,7 @@ func TestRedirects(t *testing.T) {
 	t.Run("the error of a page elsewhere says where", func(t *testing.T) {
 		client := newClient(t, Config{})
 		req, err := http.NewRequest(http.MethodGet, server.URL+"/stay?secret", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		err = client.Exchange(req, 1000, func(*http.Response) error { return errors.New("no JSON") })
 		wantError(t, err, "GET "+server.URL+"/stay, redirected to "+server.URL+"/here: no JSON")
 		if redirected, ok := errors.AsType[*RedirectedError](err); !ok || redirected.To.String() != server.URL+"/here" {
@@ -309,37 +300,23 @@ func TestOrigin(t *testing.T) {
 		{"http://host", "http://sub.host", false},
 	} {
 		a, err := url.Parse(tt.a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		b, err := url.Parse(tt.b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if got := origin(a) == origin(b); got != tt.same {
 			t.Errorf("%s and %s: same origin %v, want %v", tt.a, tt.b, got, tt.same)
 		}
 	}
 }
 
-func TestExplain_HidesUser(t *testing.T) {
+func TestExplain(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	for _, user := range []string{secret, "user:" + secret, secret + ":x"} {
-		_, err := get(t, newClient(t, Config{}), "http://"+user+"@"+host+"/watcher")
-		wantError(t, err, "GET http://"+host+"/watcher: dial tcp")
+		_, err := get(t, newClient(t, Config{}), "http://"+user+"@"+host+"/a%2Fb?key="+secret)
+		wantError(t, err, "GET http://"+host+"/a%2Fb: dial tcp")
 	}
-}
-
-func TestExplain_HidesQuery(t *testing.T) {
-	server := serve(t, func(http.ResponseWriter, *http.Request) {})
-	server.Close()
-	_, err := get(t, newClient(t, Config{}), server.URL+"/a%2Fb?key="+secret)
-	wantError(t, err, "GET "+server.URL+"/a%2Fb: dial tcp")
-}
-
-func TestExplain_Nil(t *testing.T) {
 	if err := newClient(t, Config{}).Explain(nil); err != nil {
 		t.Errorf("Explain(nil) = %v", err)
 	}
@@ -356,18 +333,9 @@ func TestStatusError(t *testing.T) {
 		{"an unknown status", 599, "", "status 599"},
 		{"the body is shown on one line", 500, "one\n\t two ", `status 500 Internal Server Error, saying "one two"`},
 		{"not authorized", 401, "", "status 401 Unauthorized (token or tokenFile is missing, wrong or expired)"},
-		{
-			"not allowed", 403, "no",
-			`status 403 Forbidden, saying "no" (the account of token or tokenFile has no permission, or neither is set)`,
-		},
-		{
-			"a long body is cut", 500, strings.Repeat("x", 300),
-			`status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`,
-		},
-		{
-			"the request's token is blanked", 500, "you sent Bearer " + secret,
-			`status 500 Internal Server Error, saying "you sent Bearer …"`,
-		},
+		{"not allowed", 403, "no", `status 403 Forbidden, saying "no" (the account of token or tokenFile has no permission, or neither is set)`},
+		{"a long body is cut", 500, strings.Repeat("x", 300), `status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`},
+		{"the request's token is blanked", 500, "you sent Bearer " + secret, `status 500 Internal Server Error, saying "you sent Bearer …"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -377,17 +345,173 @@ func TestStatusError(t *testing.T) {
 			})
 			client := newClient(t, Config{BearerToken: secret})
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			resp, err := client.Do(req, 1<<10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer func() { _ = resp.Body.Close() }()
 			if got := client.NewStatusError(resp).Error(); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// systemPair is the key pair of a server that the system's roots of these tests trust.
+var systemPair tls.Certificate
+
+// TestMain replaces the system's roots, which a process reads only once.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "roots")
+	if err != nil {
+		panic(err)
+	}
+	certificate, pair := newKeyPair()
+	systemPair = pair
+	roots := filepath.Join(dir, "roots.pem")
+	if err := os.WriteFile(roots, certificate, 0o600); err != nil {
+		panic(err)
+	}
+	for variable, value := range map[string]string{"SSL_CERT_FILE": roots, "SSL_CERT_DIR": dir} {
+		if err := os.Setenv(variable, value); err != nil {
+			panic(err)
+		}
+	}
+	code := leak.Run(m)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func TestDo_HeadersOfCredentials(t *testing.T) {
+	const key = "k3y-of-the-application"
+	file := filepath.Join(t.TempDir(), "key")
+	check.OK(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want http.Header
+	}{
+		"no token":                   {Config{}, http.Header{}},
+		"a bearer token":             {Config{BearerToken: " " + secret + "\n"}, http.Header{"Authorization": {"Bearer " + secret}}},
+		"a token in a header of its": {Config{BearerToken: secret, TokenHeader: "X-Token"}, http.Header{"X-Token": {secret}}},
+		"a token and a key":          {Config{BearerToken: secret, TokenHeader: "X-Token", Key: key, KeyHeader: "X-Key"}, http.Header{"X-Token": {secret}, "X-Key": {key}}},
+		"a key in a file":            {Config{KeyFile: file, KeyHeader: "X-Key"}, http.Header{"X-Key": {key}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := http.Header{}
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				for _, header := range []string{"Authorization", "X-Token", "X-Key"} {
+					if values := r.Header.Values(header); len(values) > 0 {
+						got[header] = values
+					}
+				}
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, r.Header.Get("X-Token")+" and "+r.Header.Get("X-Key"))
+			})
+			text := errorOf(t, newClient(t, tt.cfg), server.URL).Error()
+			check.Equal(t, "headers", tt.want, got)
+			if strings.Contains(text, secret) || strings.Contains(text, key) {
+				t.Errorf("the error shows a credential: %s", text)
+			}
+		})
+	}
+}
+
+func TestDo_KeyFileMissing(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent without the key") })
+	file := filepath.Join(t.TempDir(), "key")
+	_, err := get(t, newClient(t, Config{BearerToken: secret, KeyFile: file, KeyHeader: "X-Key"}), server.URL)
+	wantError(t, err, file, "no such file")
+}
+
+func TestDo_KeyIsNotSentToAnotherOrigin(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	_, err := get(t, newClient(t, Config{Key: secret, KeyHeader: "X-Key"}), server.URL)
+	wantError(t, err, "where the credentials are not sent")
+}
+
+// newKeyPair returns a key pair for 127.0.0.1, and in PEM its certificate with that of an authority of its own.
+func newKeyPair() ([]byte, tls.Certificate) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		panic(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		panic(err)
+	}
+	return certificate, pair
+}
+
+// serveAs starts a server with the key pair that responds with ok, and returns its URL.
+func serveAs(t *testing.T, pair tls.Certificate) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") }),
+	)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestExtraCAFiles(t *testing.T) {
+	first, firstPair := newKeyPair()
+	second, secondPair := newKeyPair()
+	third, thirdPair := newKeyPair()
+	system, one, two, three := serveAs(t, systemPair), serveAs(t, firstPair), serveAs(t, secondPair), serveAs(t, thirdPair)
+	dir := t.TempDir()
+	files := []string{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "service-ca.crt")}
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(files[0], first)
+	write(files[1], second)
+	client := newClient(t, Config{ExtraCAFiles: files, BearerToken: secret})
+	check := func(trusted []string, others ...string) {
+		t.Helper()
+		for _, url := range trusted {
+			if got, err := get(t, client, url); err != nil || got != "ok" {
+				t.Errorf("%s responds with %q, error %v", url, got, err)
+			}
+		}
+		for _, url := range others {
+			_, err := get(t, client, url)
+			wantError(t, err, "GET "+url, "x509: ", "caFile", "insecureSkipVerify")
+		}
+	}
+	check([]string{system, one, two}, three)
+
+	// After a rotation the old certificate is not trusted, the new one is, and the system's roots still are.
+	write(files[1], third)
+	check([]string{system, one, three}, two)
+
+	write(files[1], []byte("not PEM"))
+	_, err := get(t, client, one)
+	wantError(t, err, files[1])
+}
+
+func TestServerName(t *testing.T) {
+	certificate, pair := newKeyPair() // for 127.0.0.1
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	local, system := serveAs(t, pair), serveAs(t, systemPair)
+	for _, tt := range []struct{ caFile, name, url, want string }{
+		{file, "127.0.0.1", strings.Replace(local, "127.0.0.1", "localhost", 1), ""},
+		{file, "", strings.Replace(local, "127.0.0.1", "localhost", 1), "x509: "},
+		{file, "prometheus.monitoring.svc", local, "x509: "},
+		{"", "prometheus.monitoring.svc", system, "x509: "},
+		{file, "", system, "x509: "}, // the file replaces the system's roots
+	} {
+		got, err := get(t, newClient(t, Config{CAFile: tt.caFile, ServerName: tt.name}), tt.url)
+		if tt.want != "" {
+			wantError(t, err, tt.want)
+		} else if err != nil || got != "ok" {
+			t.Errorf("%s as %q: got %q, error %v", tt.url, tt.name, got, err)
+		}
 	}
 }

@@ -116,7 +116,6 @@ func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
 	return samples, err
 }
 
-// refusal returns the error for a status other than 200, with load-watcher's usual reason.
 func (s *Source) refusal(resp *http.Response) error {
 	err := s.client.NewStatusError(resp)
 	switch {
@@ -130,38 +129,23 @@ func (s *Source) refusal(resp *http.Response) error {
 
 // attribute returns the samples by node, and the unmatched hosts, sorted, up to source.MaxUnmatched.
 func (s *Source) attribute(measured []load.Sample, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
-	index := source.NewNodeIndex(nodes)
-	// A host with the node's name wins over one with its address.
-	matched := make([]*corev1.Node, len(measured))
-	hostOf := make(map[string]string, len(measured))
+	index, chosen := source.NewNodeIndex(nodes), make(map[int]string, len(nodes)) // hosts by position of the node
 	for i := range measured {
 		host := measured[i].Node
-		position, ok := index.Match(host)
-		if !ok {
-			continue
-		}
-		node := nodes[position]
-		matched[i] = node
-		if _, taken := hostOf[node.Name]; !taken || host == node.Name {
-			hostOf[node.Name] = host
+		if position, ok := index.Match(host); ok {
+			if _, taken := chosen[position]; !taken || host == nodes[position].Name {
+				chosen[position] = host
+			}
 		}
 	}
-	samples = make([]load.Sample, 0, len(hostOf))
-	for i, sample := range measured {
-		node := matched[i]
-		if node != nil && hostOf[node.Name] == sample.Node {
-			sample.Node = node.Name
+	samples = make([]load.Sample, 0, len(chosen))
+	for _, sample := range measured {
+		if position, ok := index.Match(sample.Node); ok && chosen[position] == sample.Node {
+			sample.Node = nodes[position].Name
 			samples = append(samples, sample)
-			continue
+		} else if len(unmatched) < source.MaxUnmatched {
+			unmatched = append(unmatched, s.client.Excerpt(sample.Node))
 		}
-		if len(unmatched) == source.MaxUnmatched {
-			continue
-		}
-		host := s.client.Excerpt(sample.Node)
-		if node != nil {
-			host = text.Excerpt(fmt.Sprintf("%s (also node %s, for which %s counts)", host, node.Name, s.client.Excerpt(hostOf[node.Name])))
-		}
-		unmatched = append(unmatched, host)
 	}
 	return samples, unmatched
 }

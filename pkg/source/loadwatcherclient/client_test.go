@@ -14,12 +14,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +30,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
@@ -52,9 +53,7 @@ func document(percentByHost map[string]float64) string {
 		Data: wire.Data{NodeMetricsMap: map[string]wire.NodeMetrics{}},
 	}
 	for host, percent := range percentByHost {
-		d.Data.NodeMetricsMap[host] = wire.NodeMetrics{
-			Metrics: []wire.Metric{{Type: wire.CPU, Operator: wire.Average, Rollup: "15m", Value: &percent}},
-		}
+		d.Data.NodeMetricsMap[host] = wire.NodeMetrics{Metrics: []wire.Metric{{Type: wire.CPU, Operator: wire.Average, Rollup: "15m", Value: &percent}}}
 	}
 	content, err := json.Marshal(d)
 	if err != nil {
@@ -77,9 +76,7 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 		cfg.Timeout = time.Minute
 	}
 	s, err := New(cfg, sourcetest.Lister(t, nodes...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -89,10 +86,7 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 }
 
 func sample(name string, mean float64) load.Sample {
-	return load.Sample{
-		Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0),
-		Stats: load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}},
-	}
+	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), Stats: load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}}}
 }
 
 func wantError(t *testing.T, err error, parts ...string) {
@@ -118,28 +112,21 @@ func TestFetch(t *testing.T) {
 			want: source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
 		},
 		{
-			name:  "a host is found by the node's address, port or not",
-			nodes: []*corev1.Node{node("n1", "10.0.0.1"), node("n2", "10.0.0.2")},
-			hosts: map[string]float64{"10.0.0.1": 25, "10.0.0.2:9100": 50},
-			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
+			name: "a host is found by the node's address, port or not", nodes: []*corev1.Node{node("n1", "10.0.0.1"), node("n2", "10.0.0.2")},
+			hosts: map[string]float64{"10.0.0.1": 25, "10.0.0.2:9100": 50}, want: source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
 		},
 		{
 			name: "hosts without a node are counted, and a few named", nodes: []*corev1.Node{node("n1")},
-			hosts: map[string]float64{"n1": 25, "x6": 1, "x5": 1, "x4": 1, "x3": 1, "x2": 1, "x1": 1},
-			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 6},
-			log:   `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
+			hosts: map[string]float64{"n1": 25, "x6": 1, "x5": 1, "x4": 1, "x3": 1, "x2": 1, "x1": 1}, want: source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 6},
+			log: `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 		{
-			name: "of two hosts of one node the one that is its name is taken", nodes: []*corev1.Node{node("n1", "10.0.0.1")},
-			hosts: map[string]float64{"10.0.0.1": 99, "n1": 25},
-			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 1},
-			log:   `"examples"="10.0.0.1 (also node n1, for which n1 counts)"`,
+			name: "of two hosts of one node the one that is its name is taken", nodes: []*corev1.Node{node("n1", "10.0.0.1")}, hosts: map[string]float64{"10.0.0.1": 99, "n1": 25},
+			want: source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 1}, log: `"examples"="10.0.0.1"`,
 		},
 		{
-			name: "of two addresses of one node the first is taken", nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")},
-			hosts: map[string]float64{"10.0.0.2": 99, "10.0.0.1": 25},
-			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 1},
-			log:   `"examples"="10.0.0.2 (also node n1, for which 10.0.0.1 counts)"`,
+			name: "of two addresses of one node the first is taken", nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")}, hosts: map[string]float64{"10.0.0.2": 99, "10.0.0.1": 25},
+			want: source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 1}, log: `"examples"="10.0.0.2"`,
 		},
 	}
 	for _, tt := range tests {
@@ -149,12 +136,8 @@ func TestFetch(t *testing.T) {
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			ctx := klog.NewContext(t.Context(), logger)
 			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(ctx, source.Request{Windows: windows})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateNaNs()); diff != "" {
-				t.Errorf("Fetch() (-want +got):\n%s", diff)
-			}
+			check.OK(t, err)
+			check.Equal(t, "Fetch()", tt.want, got, cmpopts.EquateNaNs())
 			if logged := strings.Join(lines, "\n"); !strings.Contains(logged, tt.log) || (tt.log == "") != (logged == "") {
 				t.Errorf("logged %q, want %q", logged, tt.log)
 			}
@@ -183,18 +166,14 @@ func TestFetch_OneRequest(t *testing.T) {
 			).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{"GET " + want}, got); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "requests", []string{"GET " + want}, got)
 		})
 	}
 }
 
 func TestFetch_Token(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
 	for name, cfg := range map[string]httpclient.Config{"inline": {BearerToken: token}, "file": {BearerTokenFile: file}} {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -229,21 +208,10 @@ func TestFetch_Errors(t *testing.T) {
 		{"a page", 200, "<html>Please log in</html>", []string{"not load-watcher's JSON", "invalid character '<'"}},
 		{"an empty body", 200, "", []string{"empty"}},
 		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected EOF"}},
-		{
-			"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`,
-			[]string{"neither window.end nor timestamp is set"},
-		},
+		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
 		{"no host", 200, document(nil), []string{"no host's CPU or memory"}},
-		{
-			"no known host",
-			200,
-			document(map[string]float64{"x1": 1, "x2": 2}),
-			[]string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"},
-		},
-		{
-			"a huge response", 200, "{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600),
-			[]string{"larger than 1052672 bytes, the bound for 1 nodes"},
-		},
+		{"no known host", 200, document(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
+		{"a huge response", 200, "{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600), []string{"larger than 1052672 bytes, the bound for 1 nodes"}},
 		{"a huge value", 200, `{"source":"` + strings.Repeat("x", wire.MaxBytes), []string{"a value is larger than 65536 bytes"}},
 		{
 			"more metrics than a node has", 200,
@@ -351,9 +319,7 @@ func TestClose(t *testing.T) {
 	if len(opened) != 1 {
 		t.Errorf("two refreshes took %d connections, want 1", len(opened))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, s.Close())
 	select {
 	case <-closed:
 	case <-time.After(time.Minute):
@@ -364,4 +330,88 @@ func TestClose(t *testing.T) {
 func TestNew_UnreadableCAFile(t *testing.T) {
 	_, err := New(Config{Address: "https://lw", Config: httpclient.Config{CAFile: "/absent/ca.crt", Timeout: time.Second}}, sourcetest.Lister(t))
 	wantError(t, err, "load-watcher: ", "caFile: ")
+}
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+func TestFetch_HostileServer(t *testing.T) {
+	const nodes = 1000
+	const budget = 1<<20 + nodes*4<<10
+	const head = `{"timestamp":1,"data":{"NodeMetricsMap":{`
+	for name, tt := range map[string]struct{ head, text, want string }{
+		"hosts":       {head, `"x":{},`, "too many hosts or metrics, the bound for 1000 nodes"},
+		"metrics":     {head, `"x":{"metrics":[` + strings.Repeat("{},", 20_000) + `{}]},`, "too many hosts or metrics, the bound for 1000 nodes"},
+		"long names":  {head, `"` + strings.Repeat("x", 10_000) + `":{},`, "larger than 5144576 bytes, the bound for 1000 nodes"},
+		"unknown":     {`{`, `"x":1,`, "more than 20160 elements, the bound for 1000 nodes"},
+		"a value":     {`{"source":"`, "x", "a value is larger than 65536 bytes"},
+		"a host":      {head + `"x":{"metrics":[`, "{},", "a value is larger than 65536 bytes"},
+		"white space": {"", " ", "a value is larger than 65536 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			piece := []byte(strings.Repeat(tt.text, 1+(64<<10)/len(tt.text)))
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, tt.head)
+				for r.Context().Err() == nil {
+					if _, err := w.Write(piece); err != nil {
+						return
+					}
+				}
+			})
+			all := make([]*corev1.Node, nodes)
+			for i := range all {
+				all[i] = node(fmt.Sprintf("n%d", i))
+			}
+			s := newSource(t, Config{Address: server.URL}, all...)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
+			runtime.ReadMemStats(&after)
+			wantError(t, err, tt.want, "GET "+server.URL+"/watcher: ")
+			// What is allocated bounds what is in use. Lists grow by doubling.
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*budget {
+				t.Errorf("%d MiB allocated, want at most 8 times the budget of %d MiB", allocated>>20, budget>>20)
+			}
+		})
+	}
+}
+
+func TestFetch_TextOfServer(t *testing.T) {
+	evil := token + `\u001b[2J\u202e` + strings.Repeat("x", 10_000) // in JSON
+	host := func(name string) string {
+		return `"` + name + `":{"metrics":[{"type":"CPU","operator":"AVG","value":1}]}`
+	}
+	var hosts []string
+	for i := range 6 {
+		hosts = append(hosts, host(fmt.Sprint(i)+evil))
+	}
+	documentOf := func(hosts ...string) string {
+		return `{"timestamp":1,"data":{"NodeMetricsMap":{` + strings.Join(hosts, ",") + `}}}`
+	}
+	for name, body := range map[string]string{
+		"hosts":             documentOf(append(hosts, host("n1"))...),
+		"no host of a node": documentOf(hosts...),
+		"a value":           `{"timestamp":"` + evil + `"}`,
+		"a number":          `{"timestamp":1,"data":{"NodeMetricsMap":{"x":{"metrics":[{"value":"` + evil + `"}]}}}}`,
+		"a page":            "<html>" + evil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+			var lines []string
+			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
+			s := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}}, node("n1"))
+			for range 2 {
+				if _, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: windows}); err != nil {
+					lines = append(lines, err.Error())
+				}
+			}
+			if len(lines) == 0 {
+				t.Error("nothing is said")
+			}
+			for _, line := range lines {
+				if len(line) > 4<<10 || strings.Contains(line, token) || strings.ContainsAny(line, "\x1b\u202e") {
+					t.Errorf("a line of %d bytes: %.5000q", len(line), line)
+				}
+			}
+		})
+	}
 }

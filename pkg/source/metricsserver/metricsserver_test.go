@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,6 +26,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
@@ -45,10 +50,7 @@ func list(pairs ...string) corev1.ResourceList {
 
 func node(name string, capacity corev1.ResourceList) *corev1.Node {
 	// The allocatable is less, so that a division by it shows.
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")},
-	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")}}
 }
 
 func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics {
@@ -71,9 +73,7 @@ func configOf(t *testing.T, handler http.HandlerFunc) *rest.Config {
 func newSource(t *testing.T, cfg *rest.Config, timeout time.Duration, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	s, err := New(cfg, sourcetest.Lister(t, nodes...), timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return s
 }
 
@@ -90,9 +90,7 @@ func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
 func configWith(t *testing.T, items []metricsv1beta1.NodeMetrics) *rest.Config {
 	t.Helper()
 	return configOf(t, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: "NodeMetricsList"}, Items: items,
-		})
+		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{TypeMeta: metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: "NodeMetricsList"}, Items: items})
 	})
 }
 
@@ -111,43 +109,28 @@ func TestFetch(t *testing.T) {
 		{
 			name:  "usage is a fraction of capacity, as of the moment of the metric",
 			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi")), node("n2", list("cpu", "4", "memory", "8Gi"))},
-			items: []metricsv1beta1.NodeMetrics{
-				metrics("n1", list("cpu", "2", "memory", "4Gi")),
-				metrics("n2", list("cpu", "500m", "memory", "1Gi")),
-			},
+			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2", "memory", "4Gi")), metrics("n2", list("cpu", "500m", "memory", "1Gi"))},
 			want: source.Batch{Samples: []load.Sample{
 				{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.25)}},   // 2 of 8, 4 of 16
 				{Node: "n2", End: end, Stats: load.Stats{load.CPU: known(0.125), load.Memory: known(0.125)}}, // 0.5 of 4, 1 of 8
 			}},
 		},
 		{
-			name:  "usage in nanocores is exact, and may exceed the capacity",
-			nodes: []*corev1.Node{node("n1", list("cpu", "2", "memory", "1Ki"))},
+			name: "usage in nanocores is exact, and may exceed the capacity", nodes: []*corev1.Node{node("n1", list("cpu", "2", "memory", "1Ki"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "1500000000n", "memory", "2048"))},
-			want: source.Batch{
-				Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(2)}}},
-			},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(2)}}}},
 		},
 		{
 			name: "an idle node is known to be idle", nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "0", "memory", "8Gi"))},
-			want: source.Batch{
-				Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}},
-			},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}}},
 		},
 		{
-			name: "a resource without usage or capacity is not known, a node without either has no sample",
-			nodes: []*corev1.Node{
-				node("n1", list("cpu", "8", "memory", "16Gi")),
-				node("n2", list("cpu", "0", "memory", "16Gi")),
-				node("n3", list("memory", "16Gi")),
-				node("n4", nil),
-			},
+			name:  "a resource without usage or capacity is not known, a node without either has no sample",
+			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi")), node("n2", list("cpu", "0", "memory", "16Gi")), node("n3", list("memory", "16Gi")), node("n4", nil)},
 			items: []metricsv1beta1.NodeMetrics{
-				metrics("n1", list("cpu", "2")),
-				metrics("n2", list("cpu", "2", "memory", "4Gi")),
-				metrics("n3", list("cpu", "2", "memory", "8Gi")),
-				metrics("n4", list("cpu", "2", "memory", "8Gi")),
+				metrics("n1", list("cpu", "2")), metrics("n2", list("cpu", "2", "memory", "4Gi")),
+				metrics("n3", list("cpu", "2", "memory", "8Gi")), metrics("n4", list("cpu", "2", "memory", "8Gi")),
 			},
 			want: source.Batch{Samples: []load.Sample{
 				{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}},
@@ -171,12 +154,8 @@ func TestFetch(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			got, err := s.Fetch(klog.NewContext(t.Context(), logger), source.Request{Windows: windows})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateNaNs()); diff != "" {
-				t.Errorf("Fetch() (-want +got):\n%s", diff)
-			}
+			check.OK(t, err)
+			check.Equal(t, "Fetch()", tt.want, got, cmpopts.EquateNaNs())
 			if logged := strings.Join(lines, "\n"); !strings.Contains(logged, tt.log) || (tt.log == "") != (logged == "") {
 				t.Errorf("logged %q, want %q", logged, tt.log)
 			}
@@ -195,9 +174,7 @@ func TestFetch_OneRequest(t *testing.T) {
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"GET /apis/metrics.k8s.io/v1beta1/nodes"}, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "requests", []string{"GET /apis/metrics.k8s.io/v1beta1/nodes"}, got)
 }
 
 func TestFetch_Errors(t *testing.T) {
@@ -220,28 +197,16 @@ func TestFetch_Errors(t *testing.T) {
 		want    []string
 	}{
 		{
-			"not allowed",
-			status(http.StatusForbidden, metav1.StatusReasonForbidden),
+			"not allowed", status(http.StatusForbidden, metav1.StatusReasonForbidden),
 			[]string{"the server says no", "grant this user the verb list on the resource nodes of the API group metrics.k8s.io"},
 		},
 		{"not installed", http.NotFound, []string{"metrics-server is not installed"}},
-		{
-			"not ready",
-			status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
-			[]string{"metrics-server is not ready", "v1beta1.metrics.k8s.io"},
-		},
+		{"not ready", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable), []string{"metrics-server is not ready", "v1beta1.metrics.k8s.io"}},
 		{"not ready, as the aggregator says it", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		}, []string{"metrics-server is not ready"}},
-		{
-			"another error",
-			status(http.StatusInternalServerError, metav1.StatusReasonInternalError),
-			[]string{"list nodes of metrics.k8s.io: ", "the server says no"},
-		},
-		{
-			"garbage", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) },
-			[]string{"list nodes of metrics.k8s.io: "},
-		},
+		{"another error", status(http.StatusInternalServerError, metav1.StatusReasonInternalError), []string{"list nodes of metrics.k8s.io: ", "the server says no"}},
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) }, []string{"list nodes of metrics.k8s.io: "}},
 		{"nothing scraped yet", items(), []string{"has no node"}},
 		{"no known node", items(metrics("x1", list("cpu", "1"))), []string{"none of the 1 known nodes", "unmatched: 1 x1"}},
 	}
@@ -293,4 +258,220 @@ func TestFetch_Timeout(t *testing.T) {
 			t.Errorf("error %v does not wrap context.Canceled", err)
 		}
 	})
+}
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+func fetchPods(t *testing.T, cfg *rest.Config) (usages []source.PodUsage, failed [load.ResourceCount]error) {
+	t.Helper()
+	s, err := NewPodSource(cfg)
+	check.OK(t, err)
+	failed = s.FetchPods(t.Context(), 1000, func(u *source.PodUsage) { usages = append(usages, *u) })
+	return usages, failed
+}
+
+func TestFetchPods(t *testing.T) {
+	pod := func(name string, usages ...corev1.ResourceList) metricsv1beta1.PodMetrics {
+		m := metricsv1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Timestamp: metav1.NewTime(end)}
+		for i, usage := range usages {
+			m.Containers = append(m.Containers, metricsv1beta1.ContainerMetrics{Name: fmt.Sprint(i), Usage: usage})
+		}
+		return m
+	}
+	var asked []string
+	usages, failed := fetchPods(t, configOf(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String())
+		writeJSON(t, w, http.StatusOK, metricsv1beta1.PodMetricsList{Items: []metricsv1beta1.PodMetrics{
+			pod("a", list("cpu", "250m", "memory", "1Ki"), list("cpu", "1500000n", "memory", "1Ki")),
+			pod("b", list("cpu", "1", "memory", "1Ki"), list("cpu", "1")), // one container's memory is not known
+			pod("c"),
+		}})
+	}))
+	if failed != [load.ResourceCount]error{} {
+		t.Fatal(failed)
+	}
+	want := []source.PodUsage{
+		{Namespace: "shop", Pod: "a", Resource: load.CPU, Usage: 251.5},
+		{Namespace: "shop", Pod: "a", Resource: load.Memory, Usage: 2048},
+		{Namespace: "shop", Pod: "b", Resource: load.CPU, Usage: 2000},
+	}
+	check.Equal(t, "usages", want, usages)
+	check.Equal(t, "requests", []string{"GET /apis/metrics.k8s.io/v1beta1/pods"}, asked)
+}
+
+func TestFetchPods_Errors(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		respond http.HandlerFunc
+		want    []string
+	}{
+		{"not installed", http.NotFound, []string{"list pods of metrics.k8s.io", "metrics-server is not installed"}},
+		{"not allowed", func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(t, w, http.StatusForbidden, metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden,
+				Reason: metav1.StatusReasonForbidden,
+			})
+		}, []string{"the resource pods of the API group metrics.k8s.io"}},
+		{"objects without end", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[`)
+			repeat(w, `{"metadata":{"name":"x"},"containers":[{"usage":{"cpu":"1"}}]},`)
+		}, []string{"the bound for 1000 pods"}},
+		{"a quantity that takes forever", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"n1"},"containers":[{"usage":{"cpu":"1.5e-99999999"}}]}]}`)
+		}, []string{"is no quantity"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, failed := fetchPods(t, configOf(t, tt.respond))
+			for _, err := range failed {
+				for _, part := range tt.want {
+					if err == nil || !strings.Contains(err.Error(), part) || len(err.Error()) > 1<<10 {
+						t.Errorf("error %.2000v, want a short one with %q", err, part)
+					}
+				}
+			}
+		})
+	}
+}
+
+// repeat writes text until the client has gone.
+func repeat(w io.Writer, text string) {
+	text = strings.Repeat(text, 1+(32<<10)/len(text))
+	for {
+		if _, err := io.WriteString(w, text); err != nil {
+			return
+		}
+	}
+}
+
+func TestFetch_HostileServer(t *testing.T) {
+	const nodes = 1000
+	const budget = 1<<20 + nodes*4<<10
+	for _, tt := range []struct {
+		name    string
+		respond http.HandlerFunc
+		want    string
+	}{
+		{"objects without end", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[`)
+			repeat(w, `{"metadata":{"name":"x"},"usage":{"cpu":"1"}},`)
+		}, "the bound for 1000 nodes"},
+		{"empty objects without end", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[`)
+			repeat(w, `{},`)
+		}, "more than 12096 elements, the bound for 1000 nodes"},
+		{"long objects without end", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[`)
+			repeat(w, `{"metadata":{"name":"`+strings.Repeat("x", 10_000)+`"}},`)
+		}, "larger than 5144576 bytes, the bound for 1000 nodes"},
+		{"a value without end", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"`)
+			repeat(w, "x")
+		}, "a value is larger than 65536 bytes"},
+		{"an error without end", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			repeat(w, "no\n")
+		}, "list nodes of metrics.k8s.io"},
+		{"a quantity that takes forever", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"n1"},"usage":{"cpu":"1.5e-99999999"}}]}`)
+		}, "is no quantity"},
+		{"a quantity of many digits", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"n1"},"usage":{"cpu":"`+strings.Repeat("9", 60_000)+`"}}]}`)
+		}, "is no quantity"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := make([]*corev1.Node, nodes)
+			for i := range all {
+				all[i] = node(fmt.Sprintf("n%d", i), list("cpu", "8"))
+			}
+			s := newSource(t, configOf(t, tt.respond), timeout, all...)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
+			runtime.ReadMemStats(&after)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || len(err.Error()) > 1<<10 {
+				t.Errorf("error %.2000q, want a short one with %q", err, tt.want)
+			}
+			// What is allocated bounds what is in use. Decoding allocates a few times what it reads.
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*budget {
+				t.Errorf("%d bytes allocated, want no more than 8 times the budget of %d", allocated, budget)
+			}
+		})
+	}
+}
+
+func TestFetch_TextOfServer(t *testing.T) {
+	hostile := "\x1b[2J\u202e" + strings.Repeat("x", 60_000)
+	cfg := configOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", `299 - "mind the gap"`)
+		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{
+			metrics(hostile, list("cpu", "2")), metrics("n1", list("cpu", "2")), metrics("n1", list("cpu", "8")),
+		}})
+	})
+	s := newSource(t, cfg, timeout, node("n1", list("cpu", "8")))
+	var lines []string
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4}))
+	for range 2 {
+		batch, err := s.Fetch(ctx, source.Request{Windows: windows})
+		check.OK(t, err)
+		// The first object of a node is taken.
+		if len(batch.Samples) != 1 || batch.Samples[0].Stats[0].Mean != 0.25 || batch.UnmatchedCount != 2 {
+			t.Errorf("got %v", batch)
+		}
+	}
+	if len(lines) != 1 || len(lines[0]) > 4<<10 || strings.ContainsAny(lines[0], "\x1b\u202e") {
+		t.Errorf("want one short line without control characters in two refreshes, got %.5000q", lines)
+	}
+
+	s = newSource(t, configOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(t, w, http.StatusForbidden, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+			Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: hostile[:2000],
+		})
+	}), time.Minute, node("n1", nil))
+	_, err := s.Fetch(ctx, source.Request{Windows: windows})
+	if err == nil || !strings.Contains(err.Error(), "grant") || len(err.Error()) > 1<<10 ||
+		strings.ContainsAny(err.Error(), "\x1b\u202e") {
+		t.Errorf("error %.5000q, want a short one without control characters", err)
+	}
+}
+
+func TestFetch_Redirects(t *testing.T) {
+	var stolen atomic.Pointer[string]
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		authorization := r.Header.Get("Authorization")
+		stolen.Store(&authorization)
+		writeJSON(t, w, http.StatusOK,
+			metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+	}))
+	defer other.Close()
+	for _, tt := range []struct{ name, target, want string }{
+		{"to another port", other.URL, "redirected to " + other.URL + ", where the credentials of the API server are not sent"},
+		{"within the API server", "", ""},
+		{"in a circle", "/apis/metrics.k8s.io/v1beta1/nodes", "stopped after 10 redirects"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == "/moved":
+					writeJSON(t, w, http.StatusOK,
+						metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+				case tt.target == "":
+					http.Redirect(w, r, "/moved", http.StatusFound)
+				default:
+					http.Redirect(w, r, tt.target, http.StatusTemporaryRedirect)
+				}
+			})
+			cfg.BearerToken = "sEcr3t"
+			_, err := newSource(t, cfg, timeout, node("n1", list("cpu", "8"))).Fetch(t.Context(), source.Request{Windows: windows})
+			if tt.want == "" && err != nil {
+				t.Error(err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "set the address")) {
+				t.Errorf("error %v, want one with %q, and no advice on an address: there is none", err, tt.want)
+			}
+		})
+	}
+	if authorization := stolen.Load(); authorization != nil {
+		t.Errorf("another server was asked, with authorization %q", *authorization)
+	}
 }

@@ -21,12 +21,11 @@ const lastSecond = 253402300799
 // ErrTooLate is a document whose values are dated after the year 9999.
 var ErrTooLate = errors.New("dated after the year 9999")
 
-// percent is the capacity of a host in the units of a Metric's value.
 const percent = 100
 
 // Samples returns one sample for each host with a mean of CPU or memory, sorted by host. Values are unchecked.
 //   - Average is preferred to Latest, and Latest to Unset. A deviation without any of them does not count.
-//   - Of several values of a type and operator, those with the document's window as rollup are preferred, then the highest.
+//   - Of several values of a type and operator, the highest counts.
 //   - A sample of Latest alone is momentary, with a Window of 0. All others are over the document's window.
 //   - Samples end at window.end, or else at the timestamp. It fails with ErrUndated without both,
 //     and with ErrTooLate after the year 9999.
@@ -45,8 +44,8 @@ func (d *Document) Samples() ([]load.Sample, error) {
 	samples := make([]load.Sample, 0, len(d.Data.NodeMetricsMap))
 	for _, host := range slices.Sorted(maps.Keys(d.Data.NodeMetricsMap)) {
 		metrics := d.Data.NodeMetricsMap[host].Metrics
-		cpu, cpuOfWindow := statOf(metrics, CPU, d.Window.Duration)
-		memory, memoryOfWindow := statOf(metrics, Memory, d.Window.Duration)
+		cpu, cpuOfWindow := statOf(metrics, CPU)
+		memory, memoryOfWindow := statOf(metrics, Memory)
 		s := load.Sample{Node: host, End: time.Unix(end, 0), Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 		if !s.Stats.Known() {
 			continue
@@ -72,42 +71,28 @@ func (w Window) span() time.Duration {
 }
 
 // statOf returns the statistic of a resource type, and whether any part of it was measured over a window.
-func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWindow bool) {
-	chosen := map[string]choice{}
+func statOf(metrics []Metric, resourceType string) (stat load.Stat, ofWindow bool) {
+	highest := map[string]float64{} // by operator
 	for i := range metrics {
 		if m := &metrics[i]; m.Type == resourceType && m.Value != nil {
-			c := chosen[m.Operator]
-			c.offer(m, rollup)
-			chosen[m.Operator] = c
+			if value, ok := highest[m.Operator]; !ok || *m.Value > value {
+				highest[m.Operator] = *m.Value
+			}
 		}
 	}
+	deviation, deviates := highest[StandardDeviation]
 	for _, operator := range []string{Average, Latest, Unset} {
-		mean, deviation := chosen[operator], chosen[StandardDeviation]
-		if !mean.made {
+		mean, ok := highest[operator]
+		if !ok {
 			continue
 		}
-		stat = load.Stat{Mean: mean.value / percent, StdDev: math.NaN(), Known: true}
-		if deviation.made {
-			stat.StdDev = deviation.value / percent
+		stat = load.Stat{Mean: mean / percent, StdDev: math.NaN(), Known: true}
+		if deviates {
+			stat.StdDev = deviation / percent
 		}
-		return stat, operator != Latest || deviation.made
+		return stat, operator != Latest || deviates
 	}
 	return load.Stat{}, false
-}
-
-// choice is the preferred one of the offered values, whatever their order.
-type choice struct {
-	value    float64
-	made     bool
-	ofRollup bool
-}
-
-func (c *choice) offer(m *Metric, rollup string) {
-	ofRollup := m.Rollup == rollup
-	if c.made && (c.ofRollup != ofRollup && c.ofRollup || c.ofRollup == ofRollup && *m.Value <= c.value) {
-		return
-	}
-	*c = choice{value: *m.Value, made: true, ofRollup: ofRollup}
 }
 
 // FromSamples returns the document, made at a time, of the samples over window and of momentary ones, with operator Latest.
