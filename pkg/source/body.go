@@ -49,25 +49,20 @@ func Summary(errs []error) error {
 
 // BoundBody returns a reader that fails where the content exceeds maxBytes: a cut response could pass for a complete one.
 func BoundBody(content io.Reader, maxBytes int64) io.Reader {
-	return &boundedBody{content: content, left: maxBytes, maxBytes: maxBytes}
+	// One byte more than allowed tells a larger response from one at the limit.
+	return &boundedBody{io.LimitedReader{R: content, N: maxBytes + 1}, maxBytes}
 }
 
 type boundedBody struct {
-	content        io.Reader
-	left, maxBytes int64
+	io.LimitedReader
+	maxBytes int64
 }
 
+// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, &TooLargeError{MaxBytes: b.maxBytes}
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one byte more than allowed, to tell a response at the limit from a larger one
-	}
-	n, err := b.content.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 {
-		return n - 1, &TooLargeError{MaxBytes: b.maxBytes}
+	n, err := b.LimitedReader.Read(p)
+	if b.N <= 0 {
+		return max(n-1, 0), &TooLargeError{MaxBytes: b.maxBytes}
 	}
 	return n, err
 }

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // After burstLines, one line is logged each lineInterval.
@@ -16,6 +18,7 @@ const burstLines, lineInterval = 6, 5 * time.Minute
 type LogLimit struct {
 	limiter *rate.Limiter
 	omitted int
+	last    []string
 }
 
 // Allow reports whether a change may be logged now. The returned logger adds the number of omitted changes.
@@ -34,14 +37,31 @@ func (l *LogLimit) Allow(logger klog.Logger, now time.Time) (klog.Logger, bool) 
 	return logger, true
 }
 
-// AllowChange is Allow for texts that differ from *last, the last logged texts. If it allows them, it sets *last.
-func (l *LogLimit) AllowChange(logger klog.Logger, now time.Time, last *[]string, texts []string) (klog.Logger, bool) {
-	if slices.Equal(*last, texts) {
+// AllowChange is Allow for texts that differ from those that it allowed last.
+func (l *LogLimit) AllowChange(logger klog.Logger, now time.Time, texts []string) (klog.Logger, bool) {
+	if slices.Equal(l.last, texts) {
 		return logger, false
 	}
 	logger, ok := l.Allow(logger, now)
 	if ok {
-		*last = texts
+		l.last = texts
 	}
 	return logger, ok
+}
+
+// MaxUnmatched is how many names without a node a source keeps.
+const MaxUnmatched = 4096
+
+// UnmatchedLog logs names of series that match no node, when they change. The zero value is ready.
+type UnmatchedLog struct{ last []string }
+
+// Log logs msg with the number of unmatched names, and examples, if they differ from the last ones.
+// The names are sorted, and must not be changed afterwards.
+func (l *UnmatchedLog) Log(logger klog.Logger, unmatched []string, msg string, keysAndValues ...any) {
+	if slices.Equal(unmatched, l.last) {
+		return
+	}
+	l.last = unmatched
+	keysAndValues = append(keysAndValues, "count", len(unmatched), "examples", text.FirstN(unmatched))
+	logger.WithCallDepth(1).V(2).Info(msg, keysAndValues...)
 }

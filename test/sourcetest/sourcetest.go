@@ -6,14 +6,17 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -94,4 +97,26 @@ func FetchHostile(tb testing.TB, s source.Source, window time.Duration, limit ui
 	}
 	runtime.KeepAlive(s)
 	return err
+}
+
+// CheckTextOfServer expects that two refreshes log or return something, without the secrets, control characters and long lines.
+func CheckTextOfServer(tb testing.TB, s source.Source, secrets ...string) {
+	tb.Helper()
+	var lines []string
+	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
+	for range 2 {
+		_, err := s.Fetch(klog.NewContext(tb.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
+		if err != nil {
+			lines = append(lines, err.Error())
+		}
+	}
+	if len(lines) == 0 {
+		tb.Error("nothing is said")
+	}
+	for _, line := range lines {
+		shown := slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(line, secret) })
+		if len(line) > 4<<10 || shown || strings.ContainsAny(line, "\x1b\u202e") {
+			tb.Errorf("a line of %d bytes: %.5000q", len(line), line)
+		}
+	}
 }

@@ -3,25 +3,16 @@ package datadog
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-const (
-	keyHeader            = "DD-API-KEY"
-	applicationKeyHeader = "DD-APPLICATION-KEY"
-	// maxMetricNames bounds the names of metrics in an error.
-	maxMetricNames = 20
-)
+const keyHeader, applicationKeyHeader = "DD-API-KEY", "DD-APPLICATION-KEY"
 
 type client struct{ *hosted.Client }
 
@@ -75,32 +66,7 @@ func (c client) query(
 	if decoded.errors != "" {
 		err = fmt.Errorf("POST %s: the response is partial: %s", c.Endpoint(path), c.Excerpt(decoded.errors))
 	}
-	if n := len(decoded.unreadable); n > 0 {
-		hosts := text.Each(decoded.unreadable, func(i int) string { return c.Excerpt(decoded.series[i].host()) })
-		err = errors.Join(err,
-			fmt.Errorf("POST %s: %d series have unreadable values: %s", c.Endpoint(path), n, text.FirstN(hosts)))
-	}
 	return decoded, err
-}
-
-// metrics returns names of the account's metrics that contain a word.
-func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
-	err = c.Do(ctx, hosted.Request{
-		Method: http.MethodGet, Path: "api/v1/search", Parameters: url.Values{"q": {"metrics:" + word}},
-		MaxBytes: source.MaxResponseBytes(0), Hint: lookupHint,
-	}, func(dec *jsonstream.Decoder) (err error) {
-		names, err = decodeMetrics(dec)
-		return err
-	})
-	return names, err
-}
-
-// lookupHint is the hint for a lookup of metric names. The keys are valid, because a query was accepted: 403 is a missing scope.
-func lookupHint(status int) string {
-	if status == http.StatusForbidden {
-		return "the application key lacks the scope metrics_read, which finds the account's metrics"
-	}
-	return hint(status)
 }
 
 func hint(status int) string {

@@ -73,7 +73,7 @@ func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) 
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	batch, err := s.FetchBy(ctx, request, func(ctx context.Context, nodes []*corev1.Node) (*hosted.Table, []error) {
 		m := s.measure(ctx, request.Windows, nodes)
-		return m.table, s.problemsOf(ctx, m)
+		return m.table, s.problemsOf(m)
 	})
 	if err == nil {
 		s.logDialect(klog.FromContext(ctx))
@@ -130,11 +130,7 @@ func (s *Source) measureBy(ctx context.Context, dialect string, windows []time.D
 			m.problems = append(m.problems, s.Limit.Observe(s.Clock.Now(), err))
 		}
 		if response != nil {
-			response.each(queries, rng, now, func(i int, host string, r load.Resource, summary hosted.Series) {
-				if host == "" {
-					m.table.OfferHostless(strconv.Itoa(i), r)
-					return
-				}
+			response.each(queries, rng, now, func(host string, r load.Resource, summary hosted.Series) {
 				m.table.Offer(host, r, rng, now, summary)
 			})
 		}
@@ -146,7 +142,7 @@ func (s *Source) measureBy(ctx context.Context, dialect string, windows []time.D
 }
 
 // problemsOf returns failed requests, or why a resource has no value for any node.
-func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
+func (s *Source) problemsOf(m measurement) []error {
 	problems := m.problems
 	if len(problems) > 0 {
 		return problems
@@ -157,16 +153,10 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 			continue
 		}
 		problem := m.table.Emptiness(resource, "group the query by the tag that names the host, such as by {host}")
-		if problem == nil {
-			problem = s.NoSeries(ctx, resource, s.client.metrics)
-		}
 		if len(s.dialects) > 1 && s.custom[r] == "" {
 			problem = fmt.Errorf("none of the dialects %s has a value: %w", strings.Join(s.dialects, ", "), problem)
 		}
 		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, text.Excerpt(q.text), s.client.Endpoint(), problem))
-		if s.Limited() != nil {
-			break
-		}
 	}
 	return problems
 }
@@ -180,4 +170,45 @@ func (s *Source) logDialect(logger klog.Logger) {
 		s.logged = dialect
 		logger.Info("Reading load from Datadog", "dialect", dialect)
 	}
+}
+
+// The dialects: the metrics that hold a node's load.
+const (
+	// Auto takes the first of Utilization and Agent with a value for a node. Without a value it tries the other.
+	Auto = "Auto"
+	// Utilization reads cpu.utilization and memory.utilization, which are in percent.
+	Utilization = "Utilization"
+	// Agent reads system.cpu.idle, which is in percent, and system.mem.pct_usable, a fraction, of Datadog's own agent.
+	Agent = "DatadogAgent"
+)
+
+// query is a metric query and the meaning of its values.
+type query struct {
+	text string
+	// scale and offset turn a value into utilization, a fraction.
+	scale, offset float64
+}
+
+func (q *query) utilization(value float64) float64 { return value*q.scale + q.offset }
+
+// queries returns each resource's custom query, or else the dialect's. step is the interval of points.
+func (s *Source) queries(dialect string, step time.Duration) [load.ResourceCount]query {
+	queries := [load.ResourceCount]query{
+		load.CPU:    {text: "max:cpu.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
+		load.Memory: {text: "max:memory.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
+	}
+	if dialect == Agent {
+		queries = [load.ResourceCount]query{
+			load.CPU:    {text: "avg:system.cpu.idle{$filter} by {host}.rollup(avg, $interval)", scale: -0.01, offset: 1},
+			load.Memory: {text: "avg:system.mem.pct_usable{$filter} by {host}.rollup(avg, $interval)", scale: -1, offset: 1},
+		}
+	}
+	variables := strings.NewReplacer("$filter", s.filter, "$interval", strconv.Itoa(int(step.Seconds())))
+	for r, custom := range s.custom {
+		if custom != "" {
+			queries[r] = query{text: custom, scale: 0.01}
+		}
+		queries[r].text = variables.Replace(queries[r].text)
+	}
+	return queries
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,17 +17,18 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
@@ -90,8 +90,6 @@ func (s *stub) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"errors":["Forbidden"]}`)
 	case r.Method == http.MethodPost && r.URL.Path == "/api/v2/query/timeseries":
 		s.timeseries(w, r)
-	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/search":
-		write(w, map[string]any{"results": map[string]any{"metrics": []string{"system.cpu.idle", "docker.cpu.usage"}, "hosts": nil}})
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -138,8 +136,7 @@ func (s *stub) timeseries(w http.ResponseWriter, r *http.Request) {
 }
 
 func responseOf(series, times, values any) map[string]any {
-	return map[string]any{"data": map[string]any{"id": "0", "type": "timeseries_response",
-		"attributes": map[string]any{"series": series, "times": times, "values": values}}}
+	return map[string]any{"data": map[string]any{"id": "0", "type": "timeseries_response", "attributes": map[string]any{"series": series, "times": times, "values": values}}}
 }
 
 func selected(m metric, filter string) bool {
@@ -170,11 +167,6 @@ func (s *stub) sent() []string {
 	return requests
 }
 
-const (
-	post   = "POST /api/v2/query/timeseries"
-	lookup = "GET /api/v1/search?q=metrics%3A"
-)
-
 func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
@@ -187,9 +179,7 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 		cfg.Dialect = Utilization
 	}
 	s, err := New(cfg, sourcetest.Lister(t, nodes...), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -224,37 +214,20 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
 	got, err := sourcetest.Fetch(t, s, 10*time.Minute, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	end := time.Unix(minute, 0)
 	sourcetest.WantSamples(t, got, []load.Sample{
 		// 5m: (10+20+30+40+50)/5 = 30, √((400+100+0+100+400)/5) = √200
-		{
-			Node: "n1", Window: 5 * time.Minute, End: end,
-			Stats: load.Stats{load.CPU: {Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}},
-		},
-		{
-			Node: "n1", Window: 5 * time.Minute, End: end.Add(-time.Minute),
-			Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Known: true}},
-		},
+		{Node: "n1", Window: 5 * time.Minute, End: end, Stats: load.Stats{load.CPU: {Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}}},
+		{Node: "n1", Window: 5 * time.Minute, End: end.Add(-time.Minute), Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Known: true}}},
 		// 10m: (5·99+150)/10 = 64.5; (5·34.5² + 54.5²+44.5²+34.5²+24.5²+14.5²)/10 = 1290.25
-		{
-			Node: "n1", Window: 10 * time.Minute, End: end,
-			Stats: load.Stats{load.CPU: {Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}},
-		},
+		{Node: "n1", Window: 10 * time.Minute, End: end, Stats: load.Stats{load.CPU: {Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}}},
 		// Nine points are nine minutes.
-		{
-			Node: "n1", Window: 10 * time.Minute, End: end.Add(-time.Minute),
-			Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Span: 9 * time.Minute, Known: true}},
-		},
+		{Node: "n1", Window: 10 * time.Minute, End: end.Add(-time.Minute), Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Span: 9 * time.Minute, Known: true}}},
 		// 5m: (20+40)/2 = 30 ± 10: nulls are not zeros
 		{Node: "n2.example.com", Window: 5 * time.Minute, End: end, Stats: load.Stats{{Mean: 0.3, StdDev: 0.1, Known: true}}},
 		// 10m: (5·90+20+40)/7 = 510/7; (5·(120/7)² + (370/7)² + (230/7)²)/7 = 261800/343
-		{
-			Node: "n2.example.com", Window: 10 * time.Minute, End: end,
-			Stats: load.Stats{{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}},
-		},
+		{Node: "n2.example.com", Window: 10 * time.Minute, End: end, Stats: load.Stats{{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}}},
 	})
 	if got := server.sent(); len(got) != 1 {
 		t.Errorf("requests %v, want one for all nodes, resources and windows", got)
@@ -274,14 +247,8 @@ func TestFetch_Request(t *testing.T) {
 		return requestBody{Data: requestData{Type: "timeseries_request", Attributes: requestAttributes{
 			From: now.Add(-span).UnixMilli(), To: now.UnixMilli(), Interval: seconds * 1000,
 			Queries: []requestQuery{
-				{
-					DataSource: "metrics", Name: "cpu",
-					Query: fmt.Sprintf("max:cpu.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
-				},
-				{
-					DataSource: "metrics", Name: "memory",
-					Query: fmt.Sprintf("max:memory.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
-				},
+				{DataSource: "metrics", Name: "cpu", Query: fmt.Sprintf("max:cpu.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds)},
+				{DataSource: "metrics", Name: "memory", Query: fmt.Sprintf("max:memory.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds)},
 			},
 		}}}
 	}
@@ -320,9 +287,7 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 		"to":1700000000000},"type":"timeseries_request"}}`), &want); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("body (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "body", want, got)
 }
 
 func TestFetch_AgentDialect(t *testing.T) {
@@ -330,9 +295,7 @@ func TestFetch_AgentDialect(t *testing.T) {
 		metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}})
 	s := newSource(t, hosted.Config{Address: server.URL, Dialect: Agent}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	got, err := sourcetest.Fetch(t, s, 2*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// (20+40)/2 = 30 % ± 10 busy; (0.75+0.25)/2 = 0.5 ± 0.25 not usable
 	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		{Mean: 0.3, StdDev: 0.1, Known: true}, {Mean: 0.5, StdDev: 0.25, Known: true}}}})
@@ -350,9 +313,7 @@ func TestFetch_AutoDialect(t *testing.T) {
 	refresh := func(wantRequests int, wantCPU float64) {
 		t.Helper()
 		batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if got := batch.Samples[0].Stats[load.CPU].Mean; math.Abs(got-wantCPU) > 1e-9 {
 			t.Errorf("cpu %v, want %v", got, wantCPU)
 		}
@@ -373,7 +334,7 @@ func TestFetch_AutoDialect(t *testing.T) {
 	server.metrics = nil
 	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, "cpu: query max:cpu.utilization", "none of the dialects Utilization, DatadogAgent has a value",
-		"system.cpu.idle, docker.cpu.usage")
+		"no series: set queries.cpu to a metric of the account", "check clusterName and hostNameSuffix")
 }
 
 func TestFetch_OwnQueries(t *testing.T) {
@@ -387,10 +348,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 		write(
 			w,
 			responseOf(
-				[]any{
-					map[string]any{"group_tags": []string{"zone:n2", "kube_node:n1"}, "query_index": 0},
-					map[string]any{"group_tags": []string{"kube_node:n1"}, "query_index": 0},
-				},
+				[]any{map[string]any{"group_tags": []string{"zone:n2", "kube_node:n1"}, "query_index": 0}, map[string]any{"group_tags": []string{"kube_node:n1"}, "query_index": 0}},
 				[]any{minute * 1000}, []any{[]any{90}, []any{10}},
 			),
 		)
@@ -404,9 +362,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 		clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
 	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
 	queries := server.bodies[0].Data.Attributes.Queries
@@ -427,23 +383,13 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = func(w http.ResponseWriter, _ *http.Request) {
 		write(w, responseOf([]any{
-			one(nil, "host:n1"),
-			one(0),
-			one(0, "host:n1", "host:n9"),
-			one(7, "host:n1"),
-			one(-1, "host:n1"),
-			one(0, 5),
-			one(0, "host:n2"),
-			one(1, "host:n1"),
-			one(1, "env:x", "host:n2"),
-		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30},
-			[]any{40}}))
+			one(nil, "host:n1"), one(0), one(0, "host:n1", "host:n9"), one(7, "host:n1"), one(-1, "host:n1"), one(0, "n2"), one(0, "host:n2"),
+			one(1, "host:n1"), one(1, "env:x", "host:n2"),
+		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30}, []any{40}}))
 	}
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// A window of a minute has points of 15 s, of which there is one.
 	stat := func(mean float64) load.Stat {
 		return load.Stat{Mean: mean, StdDev: math.NaN(), Span: 15 * time.Second, Known: true}
@@ -452,52 +398,9 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 		{Node: "n1", Window: time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{stat(0.1), stat(0.3)}},
 		{Node: "n2", Window: time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{stat(0.2), stat(0.4)}},
 	})
-	if batch.UnmatchedCount != 2 { // the second and the sixth series
-		t.Errorf("%d unmatched, want 2", batch.UnmatchedCount)
+	if batch.UnmatchedCount != 1 { // "a series without a host", as the second and the sixth
+		t.Errorf("%d unmatched, want 1", batch.UnmatchedCount)
 	}
-}
-
-// An unreadable part of a response does not affect the rest.
-func TestFetch_MalformedSeries(t *testing.T) {
-	server := newStub(t)
-	server.respond["/api/v2/query/timeseries"] = sourcetest.Respond(200, "", "", fmt.Sprintf(`{"errors":[],"data":{"attributes":{
-		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0},
-			{"group_tags":5,"query_index":0},{"group_tags":["host:n4"],"query_index":0},5],
-		"times":[%d000,%d000],"values":[["NaN",10],7,[20,20],[{},40],[50]]}}}`, minute-60, minute))
-	s := newSource(t, hosted.Config{Address: server.URL, MemoryQuery: "q"}, clocktesting.NewFakePassiveClock(now), nodes(5)...)
-	var lines []string
-	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
-	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, sample := range batch.Samples {
-		got = append(got, fmt.Sprint(sample.Node, " ", sample.Stats[load.CPU].Mean))
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"n1 0.1", "n4 0.4"}, got); diff != "" {
-		t.Errorf("nodes (-want +got):\n%s", diff)
-	}
-	if len(lines) != 2 || !strings.Contains(lines[0], "1 series have unreadable values: n2") ||
-		!strings.Contains(lines[1], "series 2 without a host") || strings.Contains(lines[0], "partial") { // an empty list is no error
-		t.Errorf("log %q", lines)
-	}
-}
-
-// Points of a host whose clock is ahead neither hide those of the present nor stay fresh.
-func TestFetch_PointsOfTheFuture(t *testing.T) {
-	server := newStub(t)
-	server.respond["/api/v2/query/timeseries"] = sourcetest.Respond(200, "", "", fmt.Sprintf(`{"data":{"attributes":{
-		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0}],
-		"times":[%d000,%d000],"values":[[10,50],[null,50]]}}}`, minute, minute+3600))
-	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(3)...)
-	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
-		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
 }
 
 // A point of five minutes is complete only five minutes after its time.
@@ -505,73 +408,9 @@ func TestFetch_LongWindow(t *testing.T) {
 	server := newStub(t, cpu("n1", 10, 20, math.NaN()), cpu("n2", 10, math.NaN(), math.NaN(), math.NaN()))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	got, err := sourcetest.Fetch(t, s, 2*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Hour, End: time.Unix(minute-300, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 10 * time.Minute, Known: true}}}})
-}
-
-func TestFetch_LargeCluster(t *testing.T) {
-	const count = 5000
-	hour := make([]float64, 65)
-	for i := range hour {
-		hour[i] = 84.64246793530153
-	}
-	var all []metric
-	for i := range count {
-		all = append(all, cpu(fmt.Sprint("n", i), hour...), memory(fmt.Sprint("n", i), hour...))
-	}
-	server := newStub(t, all...)
-	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
-	got, err := sourcetest.Fetch(t, s, 5*time.Minute, time.Hour)
-	if err != nil || len(got) != 2*count {
-		t.Errorf("%d samples, want %d; error %v", len(got), 2*count, err)
-	}
-}
-
-func TestFetch_Hosts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		suffix  string
-		metrics []metric
-		nodes   []*corev1.Node
-		// want are the means by node.
-		want      map[string]float64
-		unmatched int
-	}{
-		"names with dots are not cut": {"", []metric{cpu("n1.a", 10), cpu("n1.b", 20)}, []*corev1.Node{node("n1.a"), node("n1.b")},
-			map[string]float64{"n1.a": 0.1, "n1.b": 0.2}, 0},
-		"a host of another cluster does not stand for a node": {"", []metric{cpu("n1", 10), cpu("n1.other", 90)},
-			[]*corev1.Node{node("n1")},
-			map[string]float64{"n1": 0.1}, 1},
-		"the suffix that the agent adds is dropped": {"-prod", []metric{cpu("n1.eu-prod", 10)}, []*corev1.Node{node("n1.eu")},
-			map[string]float64{"n1.eu": 0.1}, 0},
-		"the node's own name wins": {"", []metric{cpu("N1", 90), cpu("n1", 10)}, []*corev1.Node{node("n1")},
-			map[string]float64{"n1": 0.1}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newStub(t, tt.metrics...)
-			s := newSource(
-				t,
-				hosted.Config{Address: server.URL, HostNameSuffix: tt.suffix},
-				clocktesting.NewFakePassiveClock(now),
-				tt.nodes...)
-			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]float64{}
-			for _, sample := range batch.Samples {
-				got[sample.Node] = sample.Stats[load.CPU].Mean
-			}
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-				t.Errorf("means (-want +got):\n%s", diff)
-			}
-			if batch.UnmatchedCount != tt.unmatched {
-				t.Errorf("%d unmatched, want %d", batch.UnmatchedCount, tt.unmatched)
-			}
-		})
-	}
 }
 
 func TestFetch_NoHostIsANode(t *testing.T) {
@@ -601,23 +440,19 @@ func TestFetch_Errors(t *testing.T) {
 		"404": {sourcetest.Respond(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
 		"400": {sourcetest.Respond(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400",
 			"Query parse error", "if queries, clusterName or hostNameSuffix are set, check them"}},
-		"500": {sourcetest.Respond(500, "", "", ""), []string{"status 500"}},
-		"no JSON": {sourcetest.Respond(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
-			"check that address is the API's"}},
-		"no data": {sourcetest.Respond(200, "", "", "{}"), []string{"not a response of the Datadog API: no \"data\" field"}},
-		"an error in the response": {sourcetest.Respond(200, "", "", `{"errors":"query timed out"}`),
-			[]string{"the response is partial: query timed out"}},
-		"errors in a list": {sourcetest.Respond(200, "", "", `{"errors":["query timed out"]}`),
-			[]string{`the response is partial: ["query timed out"]`}},
-		"fewer values than series": {sourcetest.Respond(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)),
-			[]string{"2 series and values of 1"}},
-		"fewer times than values": {sourcetest.Respond(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)),
-			[]string{"1 times and a series of 2 values"}},
+		"500":                      {sourcetest.Respond(500, "", "", ""), []string{"status 500"}},
+		"no JSON":                  {sourcetest.Respond(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character", "check that address is the API's"}},
+		"no data":                  {sourcetest.Respond(200, "", "", "{}"), []string{"not a response of the Datadog API: no \"data\" field"}},
+		"an error in the response": {sourcetest.Respond(200, "", "", `{"errors":"query timed out"}`), []string{"the response is partial: query timed out"}},
+		"errors in a list":         {sourcetest.Respond(200, "", "", `{"errors":["query timed out"]}`), []string{`the response is partial: ["query timed out"]`}},
+		"fewer values than series": {sourcetest.Respond(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)), []string{"2 series and values of 1"}},
+		"fewer times than values":  {sourcetest.Respond(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)), []string{"1 times and a series of 2 values"}},
 		"more values than asked for": {sourcetest.Respond(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)),
 			[]string{"14 points, more than the requested 13", "$interval"}},
-		"a time that is none": {sourcetest.Respond(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
-		"a row that is no list": {sourcetest.Respond(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)),
-			[]string{"1 series have unreadable values: n1"}},
+		"a time that is none":     {sourcetest.Respond(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
+		"a row that is no list":   {sourcetest.Respond(200, "", "", attributes(`"values":[5]`)), []string{"cannot unmarshal number"}},
+		"tags that are no list":   {sourcetest.Respond(200, "", "", attributes(`"series":[{"group_tags":5}]`)), []string{"cannot unmarshal number"}},
+		"a tag that is no string": {sourcetest.Respond(200, "", "", attributes(`"series":[{"group_tags":[5]}]`)), []string{"cannot unmarshal number"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
@@ -654,80 +489,29 @@ func TestFetch_PartialResponse(t *testing.T) {
 	}
 }
 
-func TestFetch_UnknownMetric(t *testing.T) {
-	server := newStub(t, cpu("n1", 10))
-	c := clocktesting.NewFakePassiveClock(now)
-	s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
-	var lines []string
-	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	refresh := func(want ...string) {
-		t.Helper()
-		if _, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}}); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, server.sent()); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-	}
-	refresh(post, lookup+"mem")
-	refresh(post) // names are looked up every five minutes, not at each refresh
-	c.SetTime(now.Add(5 * time.Minute))
-	refresh(post, lookup+"mem")
-	if len(lines) != 1 || !strings.Contains(lines[0], "memory: query max:memory.utilization{host:*} by {host}.rollup(max, 60)") ||
-		!strings.Contains(lines[0], `the account has system.cpu.idle, docker.cpu.usage: set queries.memory`) {
-		t.Errorf("log %q", lines)
-	}
-}
-
-// If the lookup of names is refused, the query before it was accepted, so the keys are valid.
-func TestFetch_LookupRefused(t *testing.T) {
-	server := newStub(t)
-	server.respond["/api/v1/search"] = sourcetest.Respond(http.StatusForbidden, "", "", "")
-	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	wantError(t, err, "status 403", "the application key lacks the scope metrics_read")
-	if strings.Contains(err.Error(), "timeseries_query") {
-		t.Errorf("error %q", err)
-	}
-}
-
 func TestFetch_RateLimit(t *testing.T) {
-	for name, tt := range map[string]struct {
-		path          string
-		header, value string
-		wait          time.Duration
-	}{
-		"seconds until the reset": {"/api/v2/query/timeseries", "X-RateLimit-Reset", "42", 42 * time.Second},
-		"seconds to wait":         {"/api/v2/query/timeseries", "Retry-After", "17", 17 * time.Second},
-		"nothing":                 {"/api/v2/query/timeseries", "", "", time.Minute},
-		"of the lookup of names":  {"/api/v1/search", "X-RateLimit-Reset", "30", 30 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newStub(t)
-			server.respond[tt.path] = sourcetest.Respond(http.StatusTooManyRequests, tt.header, tt.value, `{"errors":["Too many requests"]}`)
-			c := clocktesting.NewFakePassiveClock(now)
-			s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, c, node("n1"))
-			reset := now.Add(tt.wait).UTC().Format("15:04:05 UTC")
-			_, err := sourcetest.Fetch(t, s, 5*time.Minute, 24*time.Hour)
-			wantError(t, err, "status 429", "Too many requests", "no query is sent before "+reset)
-			if got := server.sent(); tt.path != "/api/v1/search" && len(got) != 1 {
-				t.Errorf("requests %v, want none after the refusal", got)
-			}
-			delete(server.respond, tt.path)
-			server.metrics = []metric{cpu("n1", 10, 10, 10), memory("n1", 10, 10, 10)}
-
-			c.SetTime(now.Add(tt.wait - time.Millisecond))
-			_, err = sourcetest.Fetch(t, s, 5*time.Minute)
+	const wait = 42 * time.Second
+	server := newStub(t)
+	server.respond["/api/v2/query/timeseries"] =
+		sourcetest.Respond(http.StatusTooManyRequests, "X-RateLimit-Reset", "42", `{"errors":["Too many requests"]}`)
+	c := clocktesting.NewFakePassiveClock(now)
+	s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, c, node("n1"))
+	reset := now.Add(wait).UTC().Format("15:04:05 UTC")
+	_, err := sourcetest.Fetch(t, s, 5*time.Minute, 24*time.Hour)
+	wantError(t, err, "status 429", "Too many requests", "no query is sent before "+reset)
+	if got := server.sent(); len(got) != 1 {
+		t.Errorf("requests %v, want none after the refusal", got)
+	}
+	delete(server.respond, "/api/v2/query/timeseries")
+	server.metrics = []metric{cpu("n1", 10, 10, 10), memory("n1", 10, 10, 10)}
+	for after, sends := range map[time.Duration]bool{wait - time.Millisecond: false, wait: true, -24 * time.Hour: true /* the clock went back */} {
+		c.SetTime(now.Add(after))
+		if _, err := sourcetest.Fetch(t, s, 5*time.Minute); !sends {
 			wantError(t, err, "no query is sent before "+reset)
-			if got := server.sent(); len(got) != 0 {
-				t.Errorf("requests %v before the reset", got)
-			}
-
-			c.SetTime(now.Add(tt.wait))
-			if got, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil || len(got) != 1 {
-				t.Errorf("after the reset: samples %v, error %v", got, err)
-			}
-		})
+		}
+		if got := server.sent(); (len(got) > 0) != sends {
+			t.Errorf("requests %v after %v", got, after)
+		}
 	}
 }
 
@@ -736,9 +520,7 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 	files := [2]string{filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "application")}
 	writeKeys := func(keys ...string) {
 		for i, key := range keys {
-			if err := os.WriteFile(files[i], []byte(key+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(files[i], []byte(key+"\n"), 0o600))
 		}
 	}
 	s := newSource(t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: files[0], KeyFile: files[1]}},
@@ -765,5 +547,129 @@ func TestFetch_Refused(t *testing.T) {
 	wantError(t, err, "positive windows")
 	if got := server.sent(); len(got) != 0 {
 		t.Errorf("requests %v", got)
+	}
+}
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// FuzzDecodeResponse expects that each series is of one of the queries, and that a mean is a number.
+func FuzzDecodeResponse(f *testing.F) {
+	for _, seed := range []string{
+		`{"data":{"id":"0","attributes":{"series":[{"group_tags":["host:n0"],"query_index":0,"unit":null}],"times":[1728623040000,` +
+			`1728623100000],"values":[[5.8,null]]}}}`,
+		`{"data":{"attributes":{"values":[[1],[]],"times":[1],"series":[{"query_index":1,"group_tags":["a","b:c"]},{"query_index":9}` +
+			`]}},"errors":"x"}`,
+		`{"errors":["Forbidden"]}`, `{"data":null}`, `{"data":{"attributes":{"series":[null],"times":null,"values":[null]}}}`,
+		`{"data":{"attributes":{"series":[{"group_tags":["host:n0"],"query_index":0}],"times":[1,2],"values":[[1e308,1e308]]}}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		rng := hosted.Range{Step: time.Minute, Windows: []time.Duration{5 * time.Minute, 15 * time.Minute}}
+		response, err := decodeResponse(jsonstream.NewDecoder(strings.NewReader(body), 1000), rng)
+		if err != nil {
+			return
+		}
+		table := hosted.NewTable(nodes(1), "", func(text string) string { return text })
+		queries := (&Source{}).queries(Agent, time.Minute)
+		visited := 0
+		response.each(queries, rng, now, func(host string, r load.Resource, one hosted.Series) {
+			visited++
+			if r < 0 || r >= load.ResourceCount {
+				t.Errorf("host %q has resource %d", host, r)
+			}
+			table.Offer("n0", r, rng, time.Time{}, one)
+		})
+		if visited > len(response.series) {
+			t.Errorf("%d series of %d", visited, len(response.series))
+		}
+		for _, sample := range table.Samples(rng.Windows) {
+			for _, stat := range sample.Stats {
+				if stat.Known && math.IsNaN(stat.Mean) || stat.Span < 0 || sample.End.IsZero() {
+					t.Errorf("sample %+v", sample)
+				}
+			}
+		}
+	})
+}
+
+const attributesHead = `{"data":{"attributes":{`
+
+func TestFetch_HostileServer(t *testing.T) {
+	const (
+		count = 200
+		// budget is the accepted size of ten minutes of cpu and memory.
+		budget  = 2 * (1<<20 + count*(4<<10+13*40))
+		tooMany = "the bound for 200 nodes"
+		tooLong = "a value is larger than 65536 bytes"
+	)
+	thirteen := strings.TrimSuffix(strings.Repeat("1,", 13), ",")
+	for name, tt := range map[string]struct {
+		respond http.HandlerFunc
+		want    string
+	}{
+		"series":               {sourcetest.Endless(attributesHead+`"series":[`, `{},`), tooMany},
+		"long series":          {sourcetest.Endless(attributesHead+`"series":[`, `{"group_tags":["host:`+strings.Repeat("x", 10_000)+`"]},`), tooMany},
+		"tags":                 {sourcetest.Endless(attributesHead+`"series":[{"group_tags":[`, `"",`), tooLong},
+		"rows":                 {sourcetest.Endless(attributesHead+`"values":[`, `[],`), tooMany},
+		"rows of values":       {sourcetest.Endless(attributesHead+`"values":[`, `[`+thirteen+`],`), tooMany},
+		"values of a row":      {sourcetest.Endless(attributesHead+`"values":[[`, `1,`), tooLong},
+		"a long row":           {sourcetest.Endless(attributesHead+`"values":[`, `[`+thirteen+`,1],`), "14 points, more than the requested 13"},
+		"times":                {sourcetest.Endless(attributesHead+`"times":[`, `1,`), tooLong},
+		"many times":           {sourcetest.Endless(attributesHead, `"times":[`+thirteen+`],`), tooMany},
+		"a long list of times": {sourcetest.Endless(attributesHead, `"times":[`+thirteen+`,1],`), "14 points, more than the requested 13"},
+		"deep nesting":         {sourcetest.Endless(attributesHead+`"values":[`, "["), "exceeded max depth"},
+		"errors":               {sourcetest.Endless(`{"errors":"`, "x"), tooLong},
+		"unknown keys":         {sourcetest.Endless(`{`, `"a":1,`), tooMany},
+		"white space":          {sourcetest.Endless(`{`, " "), tooLong},
+		"what is not JSON":     {sourcetest.Endless("<html>", "x"), "invalid character"},
+		"an error":             {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); sourcetest.Endless("no ", "x")(w, r) }, "status 500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newStub(t)
+			server.respond["/api/v2/query/timeseries"] = tt.respond
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
+			wantError(t, sourcetest.FetchHostile(t, s, 5*time.Minute, 3*budget), tt.want)
+		})
+	}
+}
+
+func TestFetch_SlowServer(t *testing.T) {
+	server := newStub(t)
+	server.respond["/api/v2/query/timeseries"] = func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, attributesHead)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	s := newSource(
+		t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerToken: apiKey, Timeout: 200 * time.Millisecond}},
+		clocktesting.NewFakePassiveClock(now), node("n1"),
+	)
+	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
+	wantError(t, err, "no complete response within the timeout of 200ms")
+}
+
+func TestFetch_TextOfServer(t *testing.T) {
+	evil := apiKey + applicationKey + "\x1b[2J\u202e" + strings.Repeat("x", 10_000)
+	escaped := apiKey + applicationKey + `\u001b[2J\u202e` + strings.Repeat("x", 10_000) // in JSON
+	const path = "/api/v2/query/timeseries"
+	series := func(host string) string { return `{"group_tags":["host:` + host + `"],"query_index":0}` }
+	for name, respond := range map[string]map[string]http.HandlerFunc{
+		"errors and names": {path: sourcetest.Respond(200, "", "",
+			fmt.Sprintf(`%s"series":[%s,%s],"times":[%d000],"values":[[1],[1]]}},"errors":"%s"}`,
+				attributesHead, series("n1"), series(escaped), minute, escaped))},
+		"hosts":        {path: sourcetest.Respond(200, "", "", attributesHead+`"series":[`+series(escaped)+`],"values":[[]]}}}`)},
+		"an error":     {path: sourcetest.Respond(400, "", "", evil)},
+		"no JSON":      {path: sourcetest.Respond(200, "", "", "<html>"+evil)},
+		"a number":     {path: sourcetest.Respond(200, "", "", attributesHead+`"values":[["`+escaped+`"]]}}}`)},
+		"a rate limit": {path: sourcetest.Respond(429, "X-RateLimit-Reset", strings.Repeat("9", 1000)+apiKey, evil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newStub(t)
+			server.respond = respond
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+			sourcetest.CheckTextOfServer(t, s, apiKey, applicationKey)
+		})
 	}
 }

@@ -19,21 +19,19 @@ type response struct {
 	// values are the concatenated rows. ends are the rows' end indexes in values.
 	values []hosted.Number
 	ends   []int
-	// unreadable are the indexes of unreadable rows.
-	unreadable []int
-	errors     string
+	errors string
 }
 
 type series struct {
-	GroupTags  []hosted.Text `json:"group_tags"`
-	QueryIndex *int          `json:"query_index"`
+	GroupTags  []string `json:"group_tags"`
+	QueryIndex *int     `json:"query_index"`
 }
 
 // host returns the value of the tag host, or else that of the first tag.
 func (s *series) host() string {
 	first := ""
 	for _, tag := range s.GroupTags {
-		key, value, ok := strings.Cut(string(tag), ":")
+		key, value, ok := strings.Cut(tag, ":")
 		if ok && key == "host" {
 			return value
 		}
@@ -44,9 +42,9 @@ func (s *series) host() string {
 	return first
 }
 
-// each calls visit for each series, with its index, and its summary as utilization over the range. host may be empty.
+// each calls visit for each series, with its summary as utilization over the range. host may be empty.
 func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now time.Time,
-	visit func(i int, host string, resource load.Resource, summary hosted.Series),
+	visit func(host string, resource load.Resource, summary hosted.Series),
 ) {
 	points := make([]hosted.Point, len(r.times))
 	begin := 0
@@ -60,7 +58,7 @@ func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now
 		for j, value := range row {
 			points[j] = hosted.Point{Time: r.times[j], Value: queries[*query].utilization(float64(value))}
 		}
-		visit(i, r.series[i].host(), load.Resource(*query), rng.Summarize(points[:len(row)], now))
+		visit(r.series[i].host(), load.Resource(*query), rng.Summarize(points[:len(row)], now))
 	}
 }
 
@@ -107,7 +105,7 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 		case "series":
 			return dec.Array(func() error {
 				var s series
-				_, err := hosted.Decode(dec, &s) // without readable tags it has no host
+				err := dec.Decode(&s)
 				r.series = append(r.series, s)
 				return err
 			})
@@ -117,13 +115,8 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 			var row []hosted.Number
 			return dec.Array(func() error {
 				row = row[:0]
-				complete, err := hosted.Decode(dec, &row)
-				if err != nil {
+				if err := dec.Decode(&row); err != nil {
 					return err
-				}
-				if !complete {
-					row = row[:0]
-					r.unreadable = append(r.unreadable, len(r.ends))
 				}
 				if err := checkPoints(len(row), rng); err != nil {
 					return err
@@ -177,28 +170,4 @@ func (r *response) decodeErrors(dec *jsonstream.Decoder) error {
 		r.errors = ""
 	}
 	return nil
-}
-
-// decodeMetrics reads {"results": {"metrics": ["<name>", …]}} and returns a few of the names.
-func decodeMetrics(dec *jsonstream.Decoder) (names []string, err error) {
-	err = dec.Object(func(key string) error {
-		if key != "results" {
-			return dec.Skip()
-		}
-		return dec.Object(func(key string) error {
-			if key != "metrics" {
-				return dec.Skip()
-			}
-			return dec.Array(func() error {
-				if len(names) == maxMetricNames {
-					return dec.Skip()
-				}
-				var name hosted.Text
-				err := dec.Decode(&name)
-				names = append(names, string(name))
-				return err
-			})
-		})
-	})
-	return names, err
 }

@@ -31,8 +31,6 @@ type Request struct {
 	// Nodes is the number of nodes in the response, and MaxBytes the largest size of the response.
 	Nodes    int
 	MaxBytes int64
-	// Hint, unless nil, replaces the client's.
-	Hint func(status int) string
 }
 
 // Do sends the request and decodes the response. The error names the URL and the setting to check.
@@ -55,11 +53,8 @@ func (c *Client) Do(ctx context.Context, r Request, decode func(*jsonstream.Deco
 		if resp.StatusCode == http.StatusOK {
 			return c.decode(ctx, resp.Body, r.Nodes, decode)
 		}
-		refusal, hint := c.NewStatusError(resp), c.hint
-		if r.Hint != nil {
-			hint = r.Hint
-		}
-		refusal.Hint = hint(refusal.Code)
+		refusal := c.NewStatusError(resp)
+		refusal.Hint = c.hint(refusal.Code)
 		return refusal
 	})
 }

@@ -1,8 +1,10 @@
 package hosted
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -72,10 +74,8 @@ type Point struct {
 
 // Series is the summary of one series over the windows of a Range. The zero value has no point.
 type Series struct {
-	// newest is the time of the newest point with a value; zero without any.
 	newest time.Time
-	// stats are by window, in the order of the Range.
-	stats []load.Stat
+	stats  []load.Stat
 }
 
 // Summarize returns the summary of points, in any order, over the range's windows. It drops points in the future, which hosts with
@@ -127,4 +127,28 @@ func statOf(points []Point, newest time.Time, window, step time.Duration) load.S
 		stat.Span = span
 	}
 	return stat
+}
+
+// Number is a number in a response; any other value is NaN.
+type Number float64
+
+// UnmarshalJSON accepts any value.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	value, err := strconv.ParseFloat(string(b), 64)
+	if err != nil {
+		value = math.NaN()
+	}
+	*n = Number(value)
+	return nil
+}
+
+// maxUnixMillis keeps a time computable; it is in the year 5138.
+const maxUnixMillis = 1e14
+
+// Time returns the time of a number of milliseconds since 1970.
+func (n Number) Time() (time.Time, error) {
+	if !(n > 0 && n < maxUnixMillis) {
+		return time.Time{}, fmt.Errorf("%v is no time: milliseconds since 1970 are needed", float64(n))
+	}
+	return time.UnixMilli(int64(n)), nil
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -49,11 +48,8 @@ type Source struct {
 	Suffix string
 	Limit  RateLimit
 
-	// problem is the last logged failure of a part of the load.
-	problem    []string
-	problemLog source.LogLimit
-	unmatched  source.UnmatchedLog
-	lookedUp   [load.ResourceCount]lookedUp
+	problems  source.LogLimit
+	unmatched source.UnmatchedLog
 }
 
 var _ io.Closer = &Source{}
@@ -110,13 +106,12 @@ func (s *Source) FetchBy(
 	return batch, nil
 }
 
-// logProblem logs a new problem, or that the last one is gone.
 func (s *Source) logProblem(logger klog.Logger, problem error) {
 	var texts []string
 	if problem != nil {
 		texts = append(texts, problem.Error())
 	}
-	if logger, ok := s.problemLog.AllowChange(logger, s.Clock.Now(), &s.problem, texts); ok && problem == nil {
+	if logger, ok := s.problems.AllowChange(logger, s.Clock.Now(), texts); ok && problem == nil {
 		logger.Info("Load can be read completely again")
 	} else if ok {
 		logger.Info("Part of the load cannot be read; nodes keep their last measurement until it expires", "problem", texts[0])

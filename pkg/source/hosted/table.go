@@ -20,13 +20,11 @@ type Table struct {
 	index   *source.NodeIndex
 	suffix  string
 	excerpt func(string) string
-	// stats are by window, and then by index of the node.
-	stats map[time.Duration][][load.ResourceCount]measured
+	stats   map[time.Duration][][load.ResourceCount]measured
 	// Counters by resource. known counts the pairs of node and window with a value. series counts all offered series, matched the
 	// series whose host is a node, and hostless the series without a host.
 	known, series, matched, hostless [load.ResourceCount]int
-	// unmatched has the hosts that match no node, and the series without a host, of all resources.
-	unmatched map[string]struct{}
+	unmatched                        map[string]struct{}
 }
 
 type measured struct {
@@ -46,10 +44,15 @@ func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) 
 }
 
 // Offer adds a host's series, in fractions of capacity, for the windows of the range.
-// Of several series of a node, it prefers one whose host is the node's name, then the greatest mean. It counts an expired series
-// and ignores its values.
+// Of several series of a node, it prefers one whose host is the node's name, then the greatest mean. It only counts an expired
+// series, and one without a host.
 func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, series Series) {
 	t.series[r]++
+	if host == "" {
+		t.hostless[r]++
+		t.addUnmatched("a series without a host")
+		return
+	}
 	position, exact, ok := t.match(host)
 	if !ok {
 		t.addUnmatched(host)
@@ -72,13 +75,6 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 			*old = m
 		}
 	}
-}
-
-// OfferHostless counts a series without a host. id is the service's ID of the series.
-func (t *Table) OfferHostless(id string, r load.Resource) {
-	t.series[r]++
-	t.hostless[r]++
-	t.addUnmatched("series " + id + " without a host")
 }
 
 func (t *Table) addUnmatched(host string) {
@@ -125,16 +121,15 @@ func (t *Table) Samples(windows []time.Duration) []load.Sample {
 	return samples
 }
 
-// Unmatched returns the hosts that match no node and the series without a host, of all resources, sorted. There are at most
-// source.MaxUnmatched.
+// Unmatched returns the hosts that match no node, of all resources, sorted. There are at most source.MaxUnmatched.
 func (t *Table) Unmatched() []string { return slices.Sorted(maps.Keys(t.unmatched)) }
 
-// Emptiness returns why no node has a value of the resource; call it if Measured is false. It returns nil if the service returned
-// no series. advice says how series get a host.
+// Emptiness returns why no node has a value of the resource; call it if Measured is false. advice says how series get a host.
 func (t *Table) Emptiness(r load.Resource, advice string) error {
 	switch {
 	case t.series[r] == 0:
-		return nil
+		return fmt.Errorf("no series: set queries.%s to a metric of the account, use address, token and agent of the same account, "+
+			"or check clusterName and hostNameSuffix", r)
 	case t.hostless[r] == t.series[r]:
 		return fmt.Errorf("none of %d series has a host: %s", t.series[r], advice)
 	case t.matched[r] == 0:

@@ -2,7 +2,6 @@ package signalfx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,12 +16,9 @@ import (
 
 const (
 	tokenHeader = "X-SF-Token"
-	// pageSize is the largest page that the service accepts.
-	pageSize = 10_000
+	pageSize    = 10_000
 	// maxPages bounds the requests for the hosts of one query.
 	maxPages = 16
-	// maxMetricNames bounds the names of metrics in an error.
-	maxMetricNames = 20
 )
 
 type client struct{ *hosted.Client }
@@ -49,17 +45,9 @@ func (c client) values(
 		}
 		err = fmt.Errorf("GET %s: the response is partial: %s", c.Endpoint(path), text.FirstN(response.errors))
 	}
-	if n := len(response.unreadable); n > 0 {
-		for i, id := range response.unreadable {
-			response.unreadable[i] = c.Excerpt(id)
-		}
-		err = errors.Join(err, fmt.Errorf("GET %s: %d series have points other than pairs of a time and a value: %s",
-			c.Endpoint(path), n, text.FirstN(response.unreadable)))
-	}
 	return response.series, err
 }
 
-// hosts returns the hosts of the query's series, by ID.
 func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
 	hosts := map[string]string{}
 	offset := 0
@@ -76,7 +64,7 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 		}
 		for _, series := range page.results {
 			if series.Dimensions.Host != "" {
-				hosts[string(series.ID)] = string(series.Dimensions.Host)
+				hosts[series.ID] = series.Dimensions.Host
 			}
 		}
 		offset += len(page.results)
@@ -85,22 +73,6 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 		}
 	}
 	return hosts, nil
-}
-
-// metrics returns names of the account's metrics that contain a word.
-func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
-	err = c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(maxMetricNames)}}, 0,
-		source.MaxResponseBytes(0), func(dec *jsonstream.Decoder) error {
-			page, err := decodePage(dec)
-			if err != nil {
-				return err
-			}
-			for _, metric := range page.results[:min(len(page.results), maxMetricNames)] {
-				names = append(names, string(metric.Name))
-			}
-			return nil
-		})
-	return names, err
 }
 
 func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64,

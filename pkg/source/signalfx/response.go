@@ -3,6 +3,7 @@ package signalfx
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -16,12 +17,10 @@ type values struct {
 	// series are by ID.
 	series map[string]hosted.Series
 	errors []string
-	// unreadable has the IDs of series that were skipped because their points could not be decoded.
-	unreadable []string
 }
 
-// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, and summarizes each series over the windows of
-// rng, as fractions. A value that is not a number is a gap.
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, and summarizes each series over the
+// windows of rng, as fractions. A value that is not a number is a gap.
 func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
 	v := &values{}
 	var raw [][]hosted.Number
@@ -32,17 +31,12 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*va
 			v.series = map[string]hosted.Series{}
 			return dec.Object(func(id string) error {
 				raw = raw[:0]
-				complete, err := hosted.Decode(dec, &raw)
-				if err != nil {
-					return err
-				}
-				var ok bool
-				if points, ok = appendPoints(points[:0], raw); !ok || !complete {
-					v.unreadable = append(v.unreadable, id)
-					return nil
+				err := dec.Decode(&raw)
+				if err == nil {
+					points, err = appendPoints(points[:0], raw)
 				}
 				v.series[id] = rng.Summarize(points, now)
-				return nil
+				return err
 			})
 		case "errors":
 			return dec.Array(func() error {
@@ -66,26 +60,24 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*va
 	return v, nil
 }
 
-// appendPoints appends points from pairs of a time and a value. It returns false if an element is not a pair with a time.
-func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, bool) {
+func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, error) {
 	for _, pair := range raw {
 		if len(pair) != 2 {
-			return points, false
+			return nil, fmt.Errorf("a point has %d numbers: a pair of a time and a value is needed", len(pair))
 		}
 		at, err := pair[0].Time()
 		if err != nil {
-			return points, false
+			return nil, err
 		}
 		points = append(points, hosted.Point{Time: at, Value: float64(pair[1]) / 100})
 	}
-	return points, true
+	return points, nil
 }
 
 type metadata struct {
-	ID         hosted.Text `json:"id"`
-	Name       hosted.Text `json:"name"`
+	ID         string `json:"id"`
 	Dimensions struct {
-		Host hosted.Text `json:"host"`
+		Host string `json:"host"`
 	} `json:"dimensions"`
 }
 
@@ -106,7 +98,7 @@ func decodePage(dec *jsonstream.Decoder) (*page, error) {
 			hasResults = true
 			return dec.Array(func() error {
 				var m metadata
-				_, err := hosted.Decode(dec, &m) // a host that is not a string stays empty
+				err := dec.Decode(&m)
 				p.results = append(p.results, m)
 				return err
 			})

@@ -37,8 +37,7 @@ const maxSeries = 10_000
 // Source measures nodes through SignalFx. It is not safe for concurrent use.
 type Source struct {
 	hosted.Source
-	client client
-	// queries select the series of each resource.
+	client  client
 	queries [load.ResourceCount]string
 	// hosts are the series' hosts by ID, as of hostsTime; empty for a series without a host.
 	hosts     [load.ResourceCount]map[string]string
@@ -97,20 +96,14 @@ func (s *Source) measure(
 	ctx context.Context, r load.Resource, windows []time.Duration, nodes []*corev1.Node, table *hosted.Table,
 ) error {
 	var problems []error
-	found := false
 	for _, rng := range hosted.Ranges(windows, fineStep) {
 		series, problem := s.read(ctx, r, rng, len(nodes))
 		if problem != nil {
 			problems = append(problems, s.Limit.Observe(s.Clock.Now(), problem))
 		}
-		found = found || len(series) > 0
 		now := s.Clock.Now()
 		for _, id := range slices.Sorted(maps.Keys(series)) { // of a host's equal series, always take the same
-			if host := s.hosts[r][id]; host != "" {
-				table.Offer(host, r, rng, now, series[id])
-			} else {
-				table.OfferHostless(id, r)
-			}
+			table.Offer(s.hosts[r][id], r, rng, now, series[id])
 		}
 		if len(series) >= maxSeries {
 			problems = append(problems, fmt.Errorf("the service returned %d series and returns no more of one query: "+
@@ -122,9 +115,6 @@ func (s *Source) measure(
 	}
 	if !table.Measured(r) && len(problems) == 0 {
 		problem := table.Emptiness(r, "hosts are named by the dimension host, which the series that the query selects lack")
-		if !found {
-			problem = s.NoSeries(ctx, r, s.client.metrics)
-		}
 		problems = append(problems, fmt.Errorf("query %s at %s: %w", text.Excerpt(s.queries[r]), s.client.Endpoint(), problem))
 	}
 	return source.Summary(problems)

@@ -6,8 +6,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,17 +14,17 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
@@ -84,14 +82,12 @@ func (s *stub) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case respond != nil:
 		respond(w, r)
-	case r.Header.Get("X-SF-Token") != token:
+	case r.Header.Get("X-SF-Token") != token || r.Header.Get("Authorization") != "":
 		w.WriteHeader(http.StatusUnauthorized)
 	case r.URL.Path == "/v1/timeserieswindow":
 		s.values(w, r)
 	case r.URL.Path == "/v2/metrictimeseries":
 		s.names(w, r)
-	case r.URL.Path == "/v2/metric":
-		s.metrics(w)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -173,12 +169,6 @@ func (s *stub) names(w http.ResponseWriter, r *http.Request) {
 	write(w, map[string]any{"count": len(selected), "partialCount": false, "results": results})
 }
 
-func (s *stub) metrics(w http.ResponseWriter) {
-	write(w, map[string]any{"count": 2, "results": []any{
-		map[string]any{"name": "cpu.idle", "type": "GAUGE"}, map[string]any{"name": "cpu.user", "type": "GAUGE"},
-	}})
-}
-
 func write(w http.ResponseWriter, value any) {
 	if err := json.NewEncoder(w).Encode(value); err != nil {
 		panic(err)
@@ -198,22 +188,27 @@ func (s *stub) paths() (paths []string) {
 
 func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
 	t.Helper()
-	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
-		cfg.BearerToken = token
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Minute // as long as a busy machine may need
-	}
+	cfg.BearerToken, cfg.Timeout = token, 5*time.Minute // as long as a busy machine may need
 	s, err := New(cfg, sourcetest.Lister(t, nodes...), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
+}
+
+// logged returns the last batch of a few refreshes, and their log lines.
+func logged(t *testing.T, s *Source, refreshes int) (batch source.Batch, lines []string) {
+	t.Helper()
+	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
+	for range refreshes {
+		var err error
+		batch, err = s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
+		check.OK(t, err)
+	}
+	return batch, lines
 }
 
 func wantError(t *testing.T, err error, parts ...string) {
@@ -232,35 +227,6 @@ func memory(id, host string, percent ...float64) series {
 	return series{id: id, metric: "memory.utilization", host: host, percent: percent}
 }
 
-func TestFetch_MeansAndDeviations(t *testing.T) {
-	nan := math.NaN()
-	server := newStub(t,
-		cpu("A", "n1", 99, 99, 99, 99, 99, 10, 20, 30, 40, 50), // ten minutes
-		memory("B", "n1", 60, 60, 60, 60, 60, 60, 60, 60, 60, 60),
-		cpu("C", "n2.example.com", 90, 90, 90, 90, 90, 20, nan, nan, nan, 40), // a gap
-		memory("D", "n2.example.com", nan, nan),
-	)
-	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
-	got, err := sourcetest.Fetch(t, s, 10*time.Minute, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := time.Unix(minute, 0)
-	sourcetest.WantSamples(t, got, []load.Sample{
-		// 5m: (10+20+30+40+50)/5 = 30, deviations -20..20: √((400+100+0+100+400)/5) = √200
-		{Node: "n1", Window: 5 * time.Minute, End: end, Stats: load.Stats{
-			{Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}, {Mean: 0.6, StdDev: 0, Known: true}}},
-		// 10m: (5·99+150)/10 = 64.5; (5·34.5² + 54.5²+44.5²+34.5²+24.5²+14.5²)/10 = (5951.25 + 6951.25)/10 = 1290.25
-		{Node: "n1", Window: 10 * time.Minute, End: end, Stats: load.Stats{
-			{Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}, {Mean: 0.6, StdDev: 0, Known: true}}},
-		// 5m: (20+40)/2 = 30 ± 10; nulls are not zeros, and nulls alone have no mean
-		{Node: "n2.example.com", Window: 5 * time.Minute, End: end, Stats: load.Stats{{Mean: 0.3, StdDev: 0.1, Known: true}}},
-		// 10m: (5·90+20+40)/7 = 510/7; (5·(120/7)² + (370/7)² + (230/7)²)/7 = (72000+136900+52900)/343 = 261800/343
-		{Node: "n2.example.com", Window: 10 * time.Minute, End: end, Stats: load.Stats{
-			{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}}},
-	})
-}
-
 func TestFetch_EndIsTheNewestPoint(t *testing.T) {
 	nan := math.NaN()
 	server := newStub(t,
@@ -270,14 +236,10 @@ func TestFetch_EndIsTheNewestPoint(t *testing.T) {
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	sourcetest.WantSamples(t, got, []load.Sample{
-		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute-60, 0), Stats: load.Stats{
-			load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 2 * time.Minute, Known: true}}},
-		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
-			load.Memory: {Mean: 0.5, StdDev: 0, Span: 3 * time.Minute, Known: true}}},
+		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute-60, 0), Stats: load.Stats{load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 2 * time.Minute, Known: true}}},
+		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{load.Memory: {Mean: 0.5, StdDev: 0, Span: 3 * time.Minute, Known: true}}},
 	})
 }
 
@@ -288,8 +250,7 @@ func TestFetch_Queries(t *testing.T) {
 		// want are the queries for values of cpu: query, resolution in ms, and the seconds from startMs to endMs.
 		want []string
 	}{
-		"the default": {hosted.Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute},
-			[]string{`sf_metric:"cpu.utilization" AND host:* 60000 1260`}},
+		"the default": {hosted.Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute}, []string{`sf_metric:"cpu.utilization" AND host:* 60000 1260`}},
 		"cluster and suffix": {hosted.Config{ClusterName: "prod", HostNameSuffix: ".example.com"}, []time.Duration{5 * time.Minute},
 			[]string{`sf_metric:"cpu.utilization" AND host:*.example.com AND cluster:prod 60000 660`}},
 		"a custom query": {hosted.Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute},
@@ -320,9 +281,7 @@ func TestFetch_Queries(t *testing.T) {
 			if _, err := sourcetest.Fetch(t, s, tt.windows...); err == nil {
 				t.Error("no series, and no error")
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("queries (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "queries", tt.want, got)
 		})
 	}
 }
@@ -360,9 +319,7 @@ func TestFetch_Pages(t *testing.T) {
 	server.cap = 10
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
 	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if len(got) != 25 {
 		t.Errorf("%d nodes, want the 25 of three pages", len(got))
 	}
@@ -385,11 +342,9 @@ func TestFetch_MostSeriesOfAQuery(t *testing.T) {
 	}
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(10_500)...)
-	var lines []string
-	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-	if err != nil || len(batch.Samples) != maxSeries {
-		t.Errorf("%d samples, error %v", len(batch.Samples), err)
+	batch, lines := logged(t, s, 1)
+	if len(batch.Samples) != maxSeries {
+		t.Errorf("%d samples", len(batch.Samples))
 	}
 	if len(lines) != 1 ||
 		!strings.Contains(lines[0], "the service returned 10000 series and returns no more of one query: set clusterName") {
@@ -415,70 +370,10 @@ func TestFetch_LargeCluster(t *testing.T) {
 	}
 }
 
-func TestFetch_Hosts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		suffix string
-		series []series
-		nodes  []*corev1.Node
-		// want are the means by node.
-		want      map[string]float64
-		unmatched int
-	}{
-		"names with dots are not cut": {"", []series{cpu("A", "n1.a", 10), cpu("B", "n1.b", 20)}, []*corev1.Node{node("n1.a"),
-			node("n1.b")},
-			map[string]float64{"n1.a": 0.1, "n1.b": 0.2}, 0},
-		"a host of another cluster does not stand for a node": {"", []series{cpu("A", "n1", 10), cpu("B", "n1.other", 90)},
-			[]*corev1.Node{node("n1")},
-			map[string]float64{"n1": 0.1}, 1},
-		"the suffix is dropped": {".example.com", []series{cpu("A", "n1.eu.example.com", 10)}, []*corev1.Node{node("n1.eu")},
-			map[string]float64{"n1.eu": 0.1}, 0},
-		"a node may be called as the host": {".example.com", []series{cpu("A", "n1.example.com", 10)},
-			[]*corev1.Node{node("n1.example.com")},
-			map[string]float64{"n1.example.com": 0.1}, 0},
-		"the node's own name wins": {"", []series{cpu("A", "N1", 90), cpu("B", "n1", 10)}, []*corev1.Node{node("n1")},
-			map[string]float64{"n1": 0.1}, 0},
-		"of two series of a host the greater one counts": {"", []series{cpu("A", "n1", 10), cpu("B", "n1", 30), cpu("C", "n1", 20)},
-			[]*corev1.Node{node("n1")},
-			map[string]float64{"n1": 0.3}, 0},
-		"a series without a host": {"", []series{cpu("A", "n1", 10), cpu("B", "", 30)}, []*corev1.Node{node("n1")},
-			map[string]float64{"n1": 0.1}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newStub(t, tt.series...)
-			s := newSource(
-				t,
-				hosted.Config{Address: server.URL, HostNameSuffix: tt.suffix},
-				clocktesting.NewFakePassiveClock(now),
-				tt.nodes...)
-			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]float64{}
-			for _, sample := range batch.Samples {
-				got[sample.Node] = sample.Stats[load.CPU].Mean
-			}
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-				t.Errorf("means (-want +got):\n%s", diff)
-			}
-			if batch.UnmatchedCount != tt.unmatched {
-				t.Errorf("%d unmatched, want %d", batch.UnmatchedCount, tt.unmatched)
-			}
-		})
-	}
-}
-
 func TestFetch_UnmatchedHostsAreLoggedOnChange(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10), cpu("C", "other", 30))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	var lines []string
-	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
-	for range 3 {
-		if _, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(lines) != 1 || !strings.Contains(lines[0], `"count"=1 "examples"="other"`) {
+	if _, lines := logged(t, s, 3); len(lines) != 1 || !strings.Contains(lines[0], `"count"=1 "examples"="other"`) {
 		t.Errorf("log %q", lines)
 	}
 }
@@ -490,21 +385,17 @@ func TestFetch_Errors(t *testing.T) {
 	}{
 		"401": {sourcetest.Respond(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401",
 			`{"message":"Unauthorized"}`[2:9], "token or tokenFile is missing, wrong, expired", "realm"}},
-		"403": {sourcetest.Respond(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
-		"404": {sourcetest.Respond(404, "", "", ""), []string{"status 404",
-			"set address to https://api.<realm>.signalfx.com"}},
-		"400": {sourcetest.Respond(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query",
-			"check them"}},
-		"500": {sourcetest.Respond(500, "", "", ""), []string{"status 500"}},
-		"no JSON": {sourcetest.Respond(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
-			"check that address is the API's"}},
-		"nothing": {sourcetest.Respond(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
-		"no data": {sourcetest.Respond(200, "", "", "{}"), []string{"not a response of the SignalFx API: no \"data\" field"}},
-		"a point of one number": {sourcetest.Respond(200, "", "", `{"data":{"A":[[1600000000000]]}}`),
-			[]string{"1 series have points other than pairs of a time and a value: A"}},
-		"a point without a time": {sourcetest.Respond(200, "", "", `{"data":{"A":[[null,1]]}}`),
-			[]string{"1 series have points other than pairs of a time and a value: A"}},
-		"points that are no list": {sourcetest.Respond(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
+		"403":                      {sourcetest.Respond(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
+		"404":                      {sourcetest.Respond(404, "", "", ""), []string{"status 404", "set address to https://api.<realm>.signalfx.com"}},
+		"400":                      {sourcetest.Respond(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query", "check them"}},
+		"500":                      {sourcetest.Respond(500, "", "", ""), []string{"status 500"}},
+		"no JSON":                  {sourcetest.Respond(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character", "check that address is the API's"}},
+		"nothing":                  {sourcetest.Respond(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
+		"no data":                  {sourcetest.Respond(200, "", "", "{}"), []string{"not a response of the SignalFx API: no \"data\" field"}},
+		"a point of one number":    {sourcetest.Respond(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"a point has 1 numbers: a pair of a time and a value is needed"}},
+		"a point of three numbers": {sourcetest.Respond(200, "", "", `{"data":{"A":[[1600000000000,1,1]]}}`), []string{"a point has 3 numbers"}},
+		"a point without a time":   {sourcetest.Respond(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"NaN is no time"}},
+		"points that are no list":  {sourcetest.Respond(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"cannot unmarshal object"}},
 		"only errors in the response": {sourcetest.Respond(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is down"}]}`),
 			[]string{"the response is partial", "shard is down"}},
 	} {
@@ -528,77 +419,24 @@ func TestFetch_OneResourceFails(t *testing.T) {
 		server.values(w, r)
 	}
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	var lines []string
-	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	for range 2 {
-		batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-		if err != nil || len(batch.Samples) != 1 {
-			t.Fatalf("samples %v, error %v", batch.Samples, err)
-		}
-	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "memory: GET ") {
-		t.Errorf("log %q", lines)
+	if batch, lines := logged(t, s, 2); len(batch.Samples) != 1 || len(lines) != 1 || !strings.Contains(lines[0], "memory: GET ") {
+		t.Errorf("samples %v, log %q", batch.Samples, lines)
 	}
 }
 
 func TestFetch_PartialResponse(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, `{"errors":[{"message":"a shard is down"}],"data":{"A":[[%d000,10]],"B":[[%d000,20]]}}`, minute, minute)
+		_, _ = fmt.Fprintf(w, `{"errors":[{"message":"a shard is down"}],"data":{"A":[[%d000,10],[%d000,"NaN"],[%d000,{"x":[1]}]],"B":[[%d000,20]]}}`,
+			minute, minute, minute, minute)
 	}
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	var lines []string
-	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-	if err != nil || len(batch.Samples) != 1 || !batch.Samples[0].Stats[load.Memory].Known {
-		t.Errorf("samples %v, error %v", batch.Samples, err)
+	batch, lines := logged(t, s, 1)
+	if len(batch.Samples) != 1 || !batch.Samples[0].Stats[load.Memory].Known {
+		t.Errorf("samples %v", batch.Samples)
 	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "a shard is down") {
+	if len(lines) != 2 || !strings.Contains(lines[0], "a shard is down") || !strings.Contains(lines[1], "a series without a host") {
 		t.Errorf("log %q", lines)
-	}
-}
-
-// An unreadable part of a response does not affect the rest.
-func TestFetch_MalformedSeries(t *testing.T) {
-	for name, tt := range map[string]struct {
-		// series is the JSON of n2 in responses with values, and host in responses with hosts.
-		series, host string
-		// want is in the log; without it, nothing is logged.
-		want string
-	}{
-		"a value that is no number": {`[[%[1]d000,"NaN"]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
-		"a value that is an object": {`[[%[1]d000,{"x":[1]}]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
-		"a point of three numbers": {`[[%[1]d000,1,1]]`, `{"id":"B","dimensions":{"host":"n2"}}`,
-			"1 series have points other than pairs of a time and a value: B"},
-		"a time that is no number":      {`[["now",1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points"},
-		"points that are no list":       {`5`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points"},
-		"dimensions that are no object": {`[[%[1]d000,10]]`, `{"id":"B","dimensions":[]}`, "series B without a host"},
-		"metadata that is no object":    {`[[%[1]d000,10]]`, `5`, "series B without a host"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newStub(t)
-			server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
-				series := strings.ReplaceAll(tt.series, "%[1]d", strconv.Itoa(minute))
-				_, _ = fmt.Fprintf(w, `{"data":{"B":%s,"A":[[%d000,10]]}}`, series, minute)
-			}
-			server.respond["/v2/metrictimeseries"] = sourcetest.Respond(200, "", "",
-				`{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`)
-			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-			var lines []string
-			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
-			for range 2 {
-				batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-				if err != nil || len(batch.Samples) != 1 || batch.Samples[0].Node != "n1" {
-					t.Errorf("samples %v, error %v", batch.Samples, err)
-				}
-			}
-			switch {
-			case tt.want == "" && len(lines) > 0:
-				t.Errorf("log %q, want nothing", lines)
-			case tt.want != "" && (len(lines) != 1 || !strings.Contains(lines[0], tt.want)):
-				t.Errorf("log %q, want one line with %q", lines, tt.want)
-			}
-		})
 	}
 }
 
@@ -629,8 +467,7 @@ func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		want  []string
-	}{{0, []string{values, hosts, values, hosts}}, {time.Second, []string{values, values}}, {hostlessInterval, []string{values, hosts,
-		values, hosts}}} {
+	}{{0, []string{values, hosts, values, hosts}}, {time.Second, []string{values, values}}, {hostlessInterval, []string{values, hosts, values, hosts}}} {
 		c.SetTime(now.Add(step.after))
 		_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 		if diff := cmp.Diff(step.want, server.paths()); diff != "" {
@@ -639,147 +476,116 @@ func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
 	}
 }
 
-// Points of a host whose clock is ahead neither hide those of the present nor stay fresh.
-func TestFetch_PointsOfTheFuture(t *testing.T) {
-	server := newStub(t)
-	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,50],[%d000,10]],"B":[[%d000,50]]}}`, minute+3600, minute, minute+10*24*3600)
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// FuzzDecodeValues expects a mean to be a number within the values of the response.
+func FuzzDecodeValues(f *testing.F) {
+	for _, seed := range []string{
+		`{"data":{"A":[[1600213380000,84.6],[1600213440000,null]],"B":[]},"errors":[]}`, `{"errors":[{"code":1}],"data":null}`,
+		`{"data":{"A":[[1600213380000]]}}`, `{"data":{"A":[[-1,1e308],[1e13,1e308]]}}`, `{"data":{"A":null,"A":[[null,null]]}}`, `[]`,
+	} {
+		f.Add(seed)
 	}
-	server.respond["/v2/metrictimeseries"] = sourcetest.Respond(200, "", "",
-		`{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`)
-	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := load.Stat{Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}
-	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{one, one}}})
+	f.Fuzz(func(t *testing.T, body string) {
+		rng := hosted.Range{Step: time.Minute, Windows: []time.Duration{5 * time.Minute, 15 * time.Minute}}
+		response, err := decodeValues(jsonstream.NewDecoder(strings.NewReader(body), 1000), rng, now)
+		if err != nil {
+			return
+		}
+		if len(response.errors) > maxErrors {
+			t.Errorf("%d errors kept", len(response.errors))
+		}
+		table := hosted.NewTable(nodes(1), "", func(text string) string { return text })
+		for _, one := range response.series {
+			table.Offer("n0", load.CPU, rng, time.Time{}, one)
+		}
+		for _, sample := range table.Samples(rng.Windows) {
+			stat := sample.Stats[load.CPU]
+			if !stat.Known || math.IsNaN(stat.Mean) || stat.Span < 0 || sample.End.IsZero() {
+				t.Errorf("sample %+v", sample)
+			}
+		}
+	})
 }
 
-func TestFetch_UnknownMetric(t *testing.T) {
-	server := newStub(t)
-	c := clocktesting.NewFakePassiveClock(now)
-	s := newSource(t, hosted.Config{Address: server.URL, ClusterName: "prod"}, c, node("n1"))
-	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	wantError(t, err, `cpu: query sf_metric:"cpu.utilization" AND host:* AND cluster:prod at `+server.URL,
-		`no series; with "cpu" in its name the account has cpu.idle, cpu.user: set queries.cpu`, "check clusterName and hostNameSuffix")
-	server.paths()
-	again := func(want ...string) {
-		t.Helper()
-		if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err == nil {
-			t.Error("no error")
-		}
-		if diff := cmp.Diff(want, server.paths()); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+// FuzzDecodePage expects an error or results.
+func FuzzDecodePage(f *testing.F) {
+	for _, seed := range []string{
+		`{"count":5,"partialCount":false,"results":[{"id":"A","dimensions":{"host":"n1","sf_metric":null}}]}`, `{"results":null}`,
+		`{"count":-1,"results":[{"id":1,"dimensions":{"host":["n1"]}},null]}`, `{"results":[{"name":"cpu.idle"}]}`,
+	} {
+		f.Add(seed)
 	}
-	// Names are looked up every five minutes, not at each refresh.
-	again("/v1/timeserieswindow", "/v1/timeserieswindow")
-	c.SetTime(now.Add(5 * time.Minute))
-	again("/v1/timeserieswindow", "/v2/metric", "/v1/timeserieswindow", "/v2/metric")
+	f.Fuzz(func(t *testing.T, body string) {
+		page, err := decodePage(jsonstream.NewDecoder(strings.NewReader(body), 1000))
+		if (page == nil) != (err != nil) {
+			t.Errorf("page %v, error %v", page, err)
+		}
+	})
 }
 
-func TestFetch_RateLimit(t *testing.T) {
+func TestFetch_HostileServer(t *testing.T) {
+	const (
+		count = 200
+		// budget is the accepted size of ten minutes of cpu, and of memory.
+		budget     = 2 * (1<<20 + count*(4<<10+13*40))
+		tooMany    = "the bound for 200 nodes"
+		tooLong    = "a value is larger than 65536 bytes"
+		valuesPath = "/v1/timeserieswindow"
+		hostsPath  = "/v2/metrictimeseries"
+	)
 	for name, tt := range map[string]struct {
-		header, value string
-		wait          time.Duration
+		path    string
+		respond http.HandlerFunc
+		want    string
 	}{
-		"seconds until the reset": {"X-RateLimit-Reset", "42", 42 * time.Second},
-		"seconds to wait":         {"Retry-After", "17", 17 * time.Second},
-		"a time":                  {"Retry-After", now.Add(90 * time.Second).UTC().Format(http.TimeFormat), 90 * time.Second},
-		"a time in a year":        {"Retry-After", now.AddDate(1, 0, 0).UTC().Format(http.TimeFormat), time.Hour},
-		"nothing":                 {"", "", time.Minute}, // the service documents no header
-		"what is no number":       {"Retry-After", "soon", time.Minute},
-		"a negative number":       {"Retry-After", "-5", time.Minute},
-		"NaN":                     {"Retry-After", "NaN", time.Minute},
-		"a year":                  {"Retry-After", "31536000", time.Hour},
-		"seconds since 1970":      {"X-RateLimit-Reset", strconv.FormatInt(now.Unix()+5, 10), 5 * time.Second},
-		"a moment of the past":    {"X-RateLimit-Reset", strconv.FormatInt(now.Unix()-5, 10), time.Minute},
-		"milliseconds since 1970": {"X-RateLimit-Reset", strconv.FormatInt(now.UnixMilli()+5000, 10), time.Minute},
-		"Inf":                     {"X-RateLimit-Reset", "Inf", time.Minute},
-		"infinity":                {"X-RateLimit-Reset", "1e999", time.Minute},
+		"series":           {valuesPath, sourcetest.Endless(`{"data":{`, `"A":[],`), tooMany},
+		"long series":      {valuesPath, sourcetest.Endless(`{"data":{`, `"A":[`+strings.Repeat("[1600000000000,1],", 1000)+`[1600000000000,1]],`), tooMany},
+		"names of series":  {valuesPath, sourcetest.Endless(`{"data":{`, `"`+strings.Repeat("A", 10_000)+`":[],`), tooMany},
+		"a name":           {valuesPath, sourcetest.Endless(`{"data":{"`, "x"), tooLong},
+		"points":           {valuesPath, sourcetest.Endless(`{"data":{"A":[`, "[1600000000000,1],"), tooLong},
+		"deep nesting":     {valuesPath, sourcetest.Endless(`{"data":{"A":`, "["), "exceeded max depth"},
+		"errors":           {valuesPath, sourcetest.Endless(`{"errors":[`, "1,"), tooMany},
+		"unknown keys":     {valuesPath, sourcetest.Endless(`{`, `"a":1,`), tooMany},
+		"white space":      {valuesPath, sourcetest.Endless(`{`, " "), tooLong},
+		"what is not JSON": {valuesPath, sourcetest.Endless("<html>", "x"), "invalid character"},
+		"an error": {valuesPath, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(500)
+			sourcetest.Endless("no ", "x")(w, r)
+		}, "status 500"},
+		"hosts":               {hostsPath, sourcetest.Endless(`{"results":[`, `{},`), tooMany},
+		"long hosts":          {hostsPath, sourcetest.Endless(`{"results":[`, `{"id":"A","dimensions":{"host":"`+strings.Repeat("x", 10_000)+`"}},`), tooMany},
+		"dimensions":          {hostsPath, sourcetest.Endless(`{"results":[{"dimensions":{`, `"a":"",`), tooLong},
+		"a host":              {hostsPath, sourcetest.Endless(`{"results":[{"dimensions":{"host":"`, "x"), tooLong},
+		"deep nesting of one": {hostsPath, sourcetest.Endless(`{"results":[{"x":`, "["), "exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
-			server.respond["/v1/timeserieswindow"] = sourcetest.Respond(http.StatusTooManyRequests, tt.header, tt.value, "slow down")
-			c := clocktesting.NewFakePassiveClock(now)
-			s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
-			reset := now.Add(tt.wait).UTC().Format("15:04:05 UTC")
-			_, err := sourcetest.Fetch(t, s, 5*time.Minute)
-			wantError(t, err, "status 429", "slow down", "no query is sent before "+reset)
-			if got := server.paths(); len(got) != 1 {
-				t.Errorf("requests %v, want none after the refusal", got)
-			}
-			server.respond["/v1/timeserieswindow"] = nil
-
-			c.SetTime(now.Add(tt.wait - time.Millisecond))
-			_, err = sourcetest.Fetch(t, s, 5*time.Minute)
-			wantError(t, err, "no query is sent before "+reset)
-			if got := server.paths(); len(got) != 0 {
-				t.Errorf("requests %v before the reset", got)
-			}
-
-			c.SetTime(now.Add(tt.wait))
-			if got, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil && tt.wait <= 5*time.Minute {
-				t.Errorf("after the reset: samples %v, error %v", got, err)
-			}
-			if got := server.paths(); len(got) == 0 {
-				t.Error("no request after the reset")
-			}
+			server.respond[tt.path] = tt.respond
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
+			wantError(t, sourcetest.FetchHostile(t, s, 5*time.Minute, 3*budget), tt.want)
 		})
 	}
 }
 
-func TestFetch_RateLimitEndsWhenTheClockGoesBack(t *testing.T) {
-	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
-	server.respond["/v1/timeserieswindow"] = sourcetest.Respond(http.StatusTooManyRequests, "Retry-After", "60", "")
-	c := clocktesting.NewFakePassiveClock(now.Add(24 * time.Hour))
-	s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err == nil {
-		t.Error("no error")
-	}
-	server.respond["/v1/timeserieswindow"] = nil
-	c.SetTime(now)
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestFetch_TokenFileRotates(t *testing.T) {
-	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
-	file := filepath.Join(t.TempDir(), "token")
-	writeToken := func(value string) {
-		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	writeToken("old")
-	s := newSource(t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: file}},
-		clocktesting.NewFakePassiveClock(now), node("n1"))
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err == nil {
-		t.Error("the old token was accepted")
-	}
-	writeToken(token)
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
-		t.Error(err)
-	}
-	for _, r := range server.requests {
-		if r.Header.Get("Authorization") != "" {
-			t.Error("the token was sent as a bearer token too")
-		}
-	}
-}
-
-func TestFetch_Refused(t *testing.T) {
-	server := newStub(t)
-	c := clocktesting.NewFakePassiveClock(now)
-	_, err := sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
-	wantError(t, err, "no Node is known")
-	_, err = sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
-	wantError(t, err, "need at least one")
-	_, err = sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
-	wantError(t, err, "positive windows")
-	if got := server.paths(); len(got) != 0 {
-		t.Errorf("requests %v", got)
+func TestFetch_TextOfServer(t *testing.T) {
+	evil := token + "\x1b[2J\u202e" + strings.Repeat("x", 10_000)
+	escaped := token + `\u001b[2J\u202e` + strings.Repeat("x", 10_000) // in JSON
+	values := fmt.Sprintf(`{"data":{"A":[[%d000,10]],"B%s":[[%d000,10]]},"errors":["%s",{"message":"%s"}]}`, minute, escaped, minute,
+		escaped, escaped)
+	for name, respond := range map[string]map[string]http.HandlerFunc{
+		"errors and names": {"/v1/timeserieswindow": sourcetest.Respond(200, "", "", values)},
+		"hosts":            {"/v2/metrictimeseries": sourcetest.Respond(200, "", "", `{"results":[{"id":"A","dimensions":{"host":"`+escaped+`"}}]}`)},
+		"an error":         {"/v1/timeserieswindow": sourcetest.Respond(400, "", "", evil)},
+		"no JSON":          {"/v1/timeserieswindow": sourcetest.Respond(200, "", "", "<html>"+evil)},
+		"a number":         {"/v1/timeserieswindow": sourcetest.Respond(200, "", "", `{"data":{"A":[["`+escaped+`",1]]}}`)},
+		"a rate limit":     {"/v1/timeserieswindow": sourcetest.Respond(429, "Retry-After", strings.Repeat("9", 1000)+token, evil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newStub(t, cpu("A", "n1", 10))
+			server.respond = respond
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+			sourcetest.CheckTextOfServer(t, s, token)
+		})
 	}
 }

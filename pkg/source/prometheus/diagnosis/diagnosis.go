@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -77,10 +79,7 @@ type UndetectedError struct {
 }
 
 func (e *UndetectedError) Error() string {
-	reasons := make([]string, len(e.Tried))
-	for i, t := range e.Tried {
-		reasons[i] = fmt.Sprintf("%s: %s", t.Dialect, text.Excerpt(t.Err.Error()))
-	}
+	reasons := text.Each(e.Tried, func(t Tried) string { return fmt.Sprintf("%s: %s", t.Dialect, text.Excerpt(t.Err.Error())) })
 	return fmt.Sprintf("no series with the load of nodes at %s: scrape the nodes, or set dialect, queries or nodeLabels: tried %s",
 		e.Endpoint, strings.Join(reasons, "; "))
 }
@@ -155,4 +154,84 @@ func sampleAges(newest *response.Result) SampleAges {
 		ages.Youngest, ages.Oldest = min(ages.Youngest, age), max(ages.Oldest, age)
 	}
 	return ages
+}
+
+// Log logs the changes between Diagnoses, at a limited rate, because responses can change at each refresh.
+type Log struct{ failing, warnings, matching, contested, clocks source.LogLimit }
+
+// Changes logs how a Diagnosis differs from the last logged one.
+func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
+	l.logQueries(logger, now, d)
+	l.logMatching(logger, now, d)
+	l.logContested(logger, now, d)
+	var differing []string
+	if d.ClocksDiffer {
+		differing = []string{"clocks"}
+	}
+	if logger, ok := l.clocks.AllowChange(logger, now, differing); ok && d.ClocksDiffer {
+		logger.Info("The clocks of Prometheus and of this program differ, or a cache answers: check both", "serverAheadBy", d.Skew)
+	} else if ok {
+		logger.Info("The clocks of Prometheus and of this program agree again")
+	}
+}
+
+func (l *Log) logContested(logger klog.Logger, now time.Time, d *Diagnosis) {
+	nodes := text.Each(d.Contested, func(c source.Contested) string { return c.Node })
+	logger, ok := l.contested.AllowChange(logger, now, nodes)
+	switch {
+	case !ok:
+	case len(nodes) == 0:
+		logger.Info("Target sets agree about each node again")
+	default:
+		logger.Info("Target sets differ about nodes, which are scored by what their pods request. "+
+			"Set metricProvider.selector to that of your exporter", "nodeCount", len(nodes), "nodes", text.FirstN(nodes),
+			"higher", d.Contested[0].High, "lower", d.Contested[0].Low)
+	}
+}
+
+func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
+	failing, err := d.failing()
+	if logger, ok := l.failing.AllowChange(logger, now, failing); ok && err == nil {
+		logger.Info("All queries to Prometheus succeed again")
+	} else if ok {
+		logger.Error(err, "Prometheus returns no value for any node", "queries", text.FirstN(failing))
+	}
+	warnings := d.warnings()
+	if logger, ok := l.warnings.AllowChange(logger, now, warnings); ok {
+		logger.V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(warnings))
+	}
+}
+
+func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
+	state := slices.Clone(d.NodesWithoutSeries)
+	if len(d.UnmatchedSeries) > 0 {
+		state = append(state, "unmatched series")
+	}
+	if logger, ok := l.matching.AllowChange(logger, now, state); ok {
+		logger.Info("The match of nodes and series changed", "nodeCount", d.NodeCount,
+			"nodesWithoutSeriesCount", len(d.NodesWithoutSeries), "nodesWithoutSeries", text.FirstN(d.NodesWithoutSeries),
+			"unmatchedSeriesCount", len(d.UnmatchedSeries), "unmatchedSeries", text.FirstN(d.UnmatchedSeries))
+	}
+}
+
+// failing returns the names of the queries without a value for any node, and the first error.
+func (d *Diagnosis) failing() (queries []string, first error) {
+	if d.Undetected != nil {
+		queries, first = append(queries, "dialect"), d.Undetected
+	}
+	for i := range d.Queries {
+		if q := &d.Queries[i]; q.Err != nil {
+			queries, first = append(queries, q.String()), cmp.Or(first, q.Err)
+		}
+	}
+	return queries, first
+}
+
+func (d *Diagnosis) warnings() []string {
+	var all []string
+	for i := range d.Queries {
+		all = append(all, d.Queries[i].Warnings...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

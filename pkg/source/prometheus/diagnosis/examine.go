@@ -15,7 +15,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// maxExamples bounds the examples of series and targets in an Examination.
 const maxExamples = 5
 
 // lagTolerance is how old the newest sample may be, beyond two intervals. VictoriaMetrics hides samples of the last 30 seconds, and
@@ -123,8 +122,7 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 	lookback := max(4*window, 10*time.Minute)
 	const steps, maxSpans = 40, 7
 	queries := []promql.Query{
-		e.Planner.OldestSample(selector, lookback, lookback/steps),
-		e.Planner.OldestSample(selector, 2*window, 2*window/steps),
+		e.Planner.OldestSample(selector, lookback, lookback/steps), e.Planner.OldestSample(selector, 2*window, 2*window/steps),
 	}
 	oldest := len(queries)
 	var spans []time.Duration
@@ -332,7 +330,6 @@ func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, er
 	return all, nil
 }
 
-// named returns the nodes that the labels of a series name, by label.
 func (e *Examiner) named(series labelSet) map[string]string {
 	nodes := map[string]string{}
 	for label, value := range series {
@@ -346,7 +343,6 @@ func (e *Examiner) named(series labelSet) map[string]string {
 	return nodes
 }
 
-// attribute sets Labels, Unnamed and Strays.
 func (e *Examiner) attribute(x *Examination, series []labelSet) {
 	missing, unnamed := map[string]bool{}, map[string]bool{}
 	for _, node := range e.Diagnosis.NodesWithoutSeries {

@@ -1,9 +1,0 @@
-package datadog
-
-import (
-	"testing"
-
-	"github.com/plimsoll-scheduler/plimsoll/test/leak"
-)
-
-func TestMain(m *testing.M) { leak.Main(m) }

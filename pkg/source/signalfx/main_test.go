@@ -1,9 +1,0 @@
-package signalfx
-
-import (
-	"testing"
-
-	"github.com/plimsoll-scheduler/plimsoll/test/leak"
-)
-
-func TestMain(m *testing.M) { leak.Main(m) }
