@@ -35,8 +35,6 @@ func statisticsOf(results []*response.Result, of load.Quantile) (s statistics) {
 	return s
 }
 
-// samplesOf returns the samples of each node and window or quantile that has a value.
-// There is one, or one a resource if their windows end at different times.
 func samplesOf(results []*response.Result, m *response.Matcher, windows []time.Duration, quantiles []load.Quantile) []load.Sample {
 	all := make([]load.Quantile, 0, len(windows)+len(quantiles)) // a fraction of 0 is a mean
 	for _, window := range windows {
@@ -57,17 +55,12 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 			if contested[i] {
 				continue
 			}
-			first := len(samples)
+			one := load.Sample{Node: node.Name, Window: q.Window, Fraction: q.Fraction, End: s.endOf(newest, i)}
 			for r := range load.ResourceCount {
-				stat := s.stat(r, i)
-				if !stat.Known {
-					continue
-				}
-				end := s.endOf(r, newest, i)
-				if len(samples) == first || !samples[first].End.Equal(end) {
-					samples = append(samples, load.Sample{Node: node.Name, Window: q.Window, Fraction: q.Fraction, End: end})
-				}
-				samples[len(samples)-1].Stats[r] = stat
+				one.Stats[r] = s.stat(r, i)
+			}
+			if one.Stats.Known() {
+				samples = append(samples, one)
 			}
 		}
 	}
@@ -87,11 +80,8 @@ func (s *statistics) stat(r load.Resource, position int) load.Stat {
 	return stat
 }
 
-// endOf returns the time of the newest data in a node's mean. newest may be nil.
-func (s *statistics) endOf(r load.Resource, newest *response.Result, position int) time.Time {
-	if reads := s.means[r].Query.Reads; reads.Past() {
-		return reads.Newest(s.end)
-	}
+// endOf returns the time of a node's newest sample. newest may be nil.
+func (s *statistics) endOf(newest *response.Result, position int) time.Time {
 	if at, ok := newest.SampleTime(position); ok {
 		return earliest(s.end, at)
 	}
@@ -108,7 +98,6 @@ func earliest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// metricsOf returns the node metrics that at least one node has a value of.
 func metricsOf(results []*response.Result, m *response.Matcher) []source.MetricValues {
 	var metrics []source.MetricValues
 	for _, r := range results {
@@ -116,9 +105,7 @@ func metricsOf(results []*response.Result, m *response.Matcher) []source.MetricV
 			continue
 		}
 		values := source.MetricValues{
-			Metric: r.Query.PromQL,
-			End:    earliest(r.Evaluated, r.Received),
-			Values: make(map[string]float64, r.Nodes),
+			Metric: r.Query.PromQL, End: earliest(r.Evaluated, r.Received), Values: make(map[string]float64, r.Nodes),
 		}
 		for i, v := range r.Values {
 			if v.Known {

@@ -74,7 +74,6 @@ func best(probes []*response.Result) *response.Result {
 	return nil
 }
 
-// passedOver returns why detect passed over the dialect of a probe.
 func passedOver(r *response.Result) error {
 	if refused, ok := errors.AsType[*response.RefusedError](r.Err); ok {
 		return refused

@@ -2,13 +2,13 @@ package prometheus
 
 import (
 	"fmt"
-	"io"
+	"math"
 	"net/http"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
@@ -63,9 +63,7 @@ func TestAuto_ShortestWindow(t *testing.T) {
 	srv := newServer(t, rule{"[1h", vector()}, rule{"[15m", vector()}, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}})
-	if err != nil {
-		t.Fatalf("Fetch: %v", err)
-	}
+	check.OK(t, err)
 	if s.dialect != promql.Kubelet {
 		t.Errorf("took %q, want Kubelet", s.dialect)
 	}
@@ -93,9 +91,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 	// The exporter goes and the rules come: the same Fetch returns their values.
 	srv.setRules(rule{"instance:node_cpu", vector(at("w1", "0.3"))})
 	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, fetch(t, s), equateValues())
 
 	// A server that fails says nothing about dialects.
 	srv.setRules(rule{"", status(http.StatusBadGateway, "no upstream")})
@@ -117,25 +113,15 @@ func TestAuto_DetectsAgain(t *testing.T) {
 }
 
 func TestAuto_CPUGone(t *testing.T) {
-	var gone atomic.Bool
-	nodeExporter := func() string {
-		if gone.Load() {
-			return vectorText()
-		}
-		return vectorText(at("w1", "0.5"))
+	rest := []rule{
+		{"stddev", vector()}, {"node_memory_MemAvailable_bytes", vector(at("w1", "0.5"))}, {"instance:node_cpu", vector(at("w1", "0.75"))},
 	}
-	srv := newServer(t,
-		rule{"stddev", vector()},
-		rule{"node_cpu_seconds_total", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, nodeExporter()) }},
-		rule{"node_memory_MemAvailable_bytes", vector(at("w1", "0.5"))},
-		rule{"instance:node_cpu", vector(at("w1", "0.75"))},
-		rule{"", vector()},
-	)
+	srv := newServer(t, append(rest, rule{"node_cpu_seconds_total", vector(at("w1", "0.5"))})...)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.5 {
 		t.Fatalf("cpu %v, want 0.5", got)
 	}
-	gone.Store(true)
+	srv.setRules(rest...)
 	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.75 {
 		t.Errorf("cpu %v once the first dialect has none, want 0.75", got)
 	}
@@ -154,9 +140,7 @@ func TestAuto_NoDialectKeepsOwnQuery(t *testing.T) {
 	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))})
 	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu"}, twoNodes()...)
 	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, fetch(t, s), equateValues())
 }
 
 // A pod that exposes node_exporter's series for some nodes does not take the dialect from a kubelet that measures five.
@@ -229,9 +213,7 @@ func TestAuto_StraySeries(t *testing.T) {
 			start, {[]rule{exporter(named(1, "0.9")...)}, time.Minute, 5, 1, promql.NodeExporter},
 			{[]rule{exporter(named(1, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
 		},
-		"that name all nodes, beside the kubelets": {
-			start, {[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
-		},
+		"that name all nodes, beside the kubelets": {start, {[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet}},
 		"after a refresh without any": {
 			start, {nil, time.Minute, 5, 0, ""}, {[]rule{exporter(named(2, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
 		},
@@ -244,21 +226,17 @@ func TestAuto_StraySeries(t *testing.T) {
 		"of the same kubelets behind one address, after a refresh without any": {
 			{[]rule{{"node_cpu_usage_seconds_total", vector(element{`"node":"n0","instance":"n0:10250"`, "2"})}}, 0, 1, 1, promql.Kubelet},
 			{nil, time.Minute, 2, 0, ""},
-			{[]rule{{"node_cpu_usage_seconds_total", vector(
-				element{`"node":"n0","instance":"10.8.0.1:10250"`, "2"}, element{`"node":"n1","instance":"10.8.0.1:10250"`, "2"})}},
+			{[]rule{{"node_cpu_usage_seconds_total", vector(element{`"node":"n0","instance":"10.8.0.1:10250"`, "2"}, element{`"node":"n1","instance":"10.8.0.1:10250"`, "2"})}},
 				time.Minute, 2, 2, promql.Kubelet},
 		},
-		"of an exporter on most nodes": {start, {[]rule{exporter(named(3, "0.5")...)}, time.Minute, 5, 3, promql.NodeExporter}},
-		"of an exporter on one of the two nodes that remain": {
-			start, {[]rule{exporter(named(1, "0.5")...)}, time.Minute, 2, 1, promql.NodeExporter},
-		},
+		"of an exporter on most nodes":                       {start, {[]rule{exporter(named(3, "0.5")...)}, time.Minute, 5, 3, promql.NodeExporter}},
+		"of an exporter on one of the two nodes that remain": {start, {[]rule{exporter(named(1, "0.5")...)}, time.Minute, 2, 1, promql.NodeExporter}},
 		"of an exporter on half as many nodes as the few with kubelets": {
 			{[]rule{{"node_cpu_usage_seconds_total", vector(named(2, "2")...)}}, 0, 5, 2, promql.Kubelet},
 			{[]rule{exporter(named(1, "0.5")...), {"node_cpu_usage_seconds_total", vector(named(2, "2")...)}}, time.Hour, 5, 2, promql.Kubelet},
 		},
 		"of an exporter beside kubelets that remain on half of the nodes": {
-			start, {[]rule{exporter(named(5, "0.5")...), {"node_cpu_usage_seconds_total", vector(named(3, "2")...)}},
-				time.Minute, 5, 3, promql.Kubelet},
+			start, {[]rule{exporter(named(5, "0.5")...), {"node_cpu_usage_seconds_total", vector(named(3, "2")...)}}, time.Minute, 5, 3, promql.Kubelet},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,9 +244,7 @@ func TestAuto_StraySeries(t *testing.T) {
 			clock := testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second))
 			nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 			s, err := New(complete(Config{Address: srv.URL}), corelisters.NewNodeLister(nodes), clock)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			for i, step := range steps {
 				clock.SetTime(clock.Now().Add(step.later))
@@ -276,9 +252,7 @@ func TestAuto_StraySeries(t *testing.T) {
 				for _, node := range manyNodes(step.nodes) {
 					present = append(present, node)
 				}
-				if err := nodes.Replace(present, ""); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, nodes.Replace(present, ""))
 				srv.setRules(step.rules...)
 				before := len(srv.asked())
 				batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
@@ -305,5 +279,238 @@ func TestAuto_FewNodes(t *testing.T) {
 		if asked := len(srv.asked()) - before; asked != want {
 			t.Errorf("refresh %d: %d queries, want %d", i, asked, want)
 		}
+	}
+}
+
+// targets are the labels of a target in queries, beside nodeLabels.
+const targets = "instance, job, namespace, service, pod"
+
+// onlyFor responds to one query, and with an empty vector to any other.
+func onlyFor(promql string, respond func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("query") == promql {
+			respond(w, r)
+			return
+		}
+		vector()(w, r)
+	}
+}
+
+func ends(samples []load.Sample) map[string]time.Time {
+	byNode := map[string]time.Time{}
+	for _, s := range samples {
+		byNode[s.Node] = s.End
+	}
+	return byNode
+}
+
+// The nodes are scraped every 30 s. The last scrape of w1 was 20 s before the query, and of w2 5.25 s before.
+func TestFetch_EndIsNewestSample(t *testing.T) {
+	const lastScrapes1, lastScrapes2 = "1699999980", "1699999994.75"
+	for _, tt := range []struct {
+		dialect promql.Dialect
+		newest  string
+	}{
+		{promql.NodeExporter, `max by (node, host, ` + targets + `) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
+		{promql.KubePrometheus, "max by (node, host, " + targets + ") (timestamp(instance:node_cpu_utilisation:rate5m)) or " +
+			"max by (node, host, " + targets + ") (timestamp(instance:node_cpu:ratio))"},
+		{promql.Kubelet, "max by (node, host, " + targets + ") (timestamp(node_cpu_usage_seconds_total))"},
+		{promql.CAdvisor, `max by (node, host, ` + targets + `) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
+	} {
+		t.Run(string(tt.dialect), func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "0.5"})})
+			srv.newest = onlyFor(tt.newest, vector(element{`"node":"w1"`, lastScrapes1}, element{`"host":"w2"`, lastScrapes2}))
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect, NodeLabels: []string{"node", "host"}}, twoNodes()...)
+			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 3 * window}})
+			check.OK(t, err)
+			if len(batch.Samples) != 4 {
+				t.Fatalf("%d samples, want one of each node and window", len(batch.Samples))
+			}
+			for _, sample := range batch.Samples {
+				want := evaluationTime().Add(-20 * time.Second)
+				if sample.Node == "w2" {
+					want = evaluationTime().Add(-5250 * time.Millisecond)
+				}
+				if !sample.End.Equal(want) {
+					t.Errorf("the window of %s over %v ends at %v, want %v", sample.Node, sample.Window, sample.End, want)
+				}
+			}
+			// A pod that started on w1 40 s before the query has 20 s in samples, and not 40 s.
+			started := evaluationTime().Add(-40 * time.Second)
+			if covered := ends(batch.Samples)["w1"].Sub(started); covered != 20*time.Second {
+				t.Errorf("the window covers %v of the pod, want 20s", covered)
+			}
+			// Whatever the number of windows: one query for the newest samples, four for each window.
+			if got := len(srv.asked()); got != 1+4+4 {
+				t.Errorf("%d queries, want 9", got)
+			}
+		})
+	}
+}
+
+func TestFetch_EndFallsBack(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		newest func(http.ResponseWriter, *http.Request)
+		// clock is how far our clock is ahead of the server's.
+		clock time.Duration
+		// want is the end of the window of w1 and w2, relative to the evaluation.
+		want1, want2 time.Duration
+	}{
+		{"the query fails", status(http.StatusInternalServerError, "out of memory"), time.Second, 0, 0},
+		{"the query is refused", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many `+`series"}`), time.Second, 0, 0},
+		{"no series", vector(), time.Second, 0, 0},
+		{"a node without a series", vector(at("w2", "1699999980")), time.Second, 0, -20 * time.Second},
+		{"no number", vector(at("w1", "NaN"), at("w2", "+Inf")), time.Second, 0, 0},
+		{"no time", vector(at("w1", "0"), at("w2", "-5")), time.Second, 0, 0},
+		{"a sample after the evaluation", vector(at("w1", "1700000003"), at("w2", "1699999999")), 10 * time.Second, 0, -time.Second},
+		{"our clock is behind the sample", vector(at("w1", "1699999980"), at("w2", "1699999930")), -time.Minute, -time.Minute, -70 * time.Second},
+		{"the newest of several series", vector(at("w1", "1699999950"), at("w1:9100", "1699999980"), at("w2", "1699999980")), time.Second, -20 * time.Second, -20 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})
+			srv.newest = tt.newest
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
+			s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(tt.clock))
+			got := ends(fetch(t, s))
+			for node, want := range map[string]time.Duration{"w1": tt.want1, "w2": tt.want2} {
+				if end := got[node].Sub(evaluationTime()); end != want {
+					t.Errorf("the window of %s ends %v after the evaluation, want %v", node, end, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
+	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+	srv.newest = status(http.StatusInternalServerError, "out of memory")
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
+	var log logged
+	for range 2 {
+		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := log.take()
+	if len(lines) != 1 || !strings.Contains(lines[0], "time of the newest sample of cpu (dialect NodeExporter)") {
+		t.Errorf("want one line in two refreshes that names the query, got %q", lines)
+	}
+	// The error of a failed refresh names the failed means, not this query.
+	srv.setRules(rule{"", status(http.StatusInternalServerError, "out of memory")})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+	check.Error(t, err, "mean of cpu over 5m", "and 3 more")
+}
+
+func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
+	const expression = `avg(my_cpu{w="$window"})`
+	for _, tt := range []struct {
+		name        string
+		cpu, memory string
+		dialect     promql.Dialect
+		want        string
+	}{
+		{"a selector", `my:cpu{w="$window"}`, "my:memory", promql.NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)"},
+		{"a selector with a comment", "my:cpu # recorded", "my:memory", promql.NodeExporter, "timestamp(my:cpu # recorded\n)"},
+		{"an expression beside a selector", expression, "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
+		{"an expression beside the dialect", expression, "", promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_memory_working_set_bytes))"},
+		{"the dialect beside an expression", "", expression, promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_cpu_usage_seconds_total))"},
+		{"an offset beside a selector", "my:cpu offset 10m", "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
+		{"a fixed moment beside a selector", "my:cpu @ 1699999000", "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
+		{"expressions only", expression, "1 - my_memory", promql.NodeExporter, ""},
+		{"syntax that is not PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
+			srv.newest = vector(element{`"node":"w1"`, "1699999980"})
+			s := newTestSource(t,
+				Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
+				newNode("w1", "10.0.0.1"))
+			samples := fetch(t, s)
+			newest := slices.DeleteFunc(srv.asked(), func(promql string) bool { return !isNewestSample(promql) })
+			want, wantEnd := []string{tt.want}, evaluationTime().Add(-20*time.Second)
+			if tt.want == "" {
+				want, wantEnd = nil, evaluationTime()
+			}
+			if !slices.Equal(newest, want) {
+				t.Errorf("asked %q for the newest samples, want %q", newest, want)
+			}
+			if end := samples[0].End; !end.Equal(wantEnd) {
+				t.Errorf("the window ends at %v, want %v", end, wantEnd)
+			}
+		})
+	}
+}
+
+const day = 24 * time.Hour
+
+// Each quantile of each resource takes one query. Its value is a sample of its own beside the means.
+func TestFetch_Quantiles(t *testing.T) {
+	srv := newServer(t,
+		rule{"quantile_over_time(0.95, (sum", vector(at("w1", "0.8"), at("w2", "0.6"))},
+		rule{"quantile_over_time(0.05, node_memory", vector(at("w1", "0.7"))},
+		rule{"quantile_over_time(1, (sum", vector(at("w1", "0.9"))},
+		rule{"stddev_over_time", vector()},
+		rule{"node_cpu_seconds_total", vector(at("w1", "0.25"))},
+		rule{"avg_over_time(node_memory", vector(at("w1", "0.5"))},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
+	p95, maximum := load.Quantile{Window: day, Fraction: 0.95}, load.Quantile{Window: time.Hour, Fraction: 1}
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Quantiles: []load.Quantile{p95, maximum}})
+	check.OK(t, err)
+	quantile := func(node string, q load.Quantile, span time.Duration, cpu, memory float64) load.Sample {
+		sample := load.Sample{Node: node, Window: q.Window, Fraction: q.Fraction, End: evaluationTime()}
+		for r, value := range []float64{cpu, memory} {
+			if value > 0 {
+				sample.Stats[r] = load.Stat{Mean: value, StdDev: math.NaN(), Span: span, Known: true}
+			}
+		}
+		return sample
+	}
+	want := []load.Sample{
+		sample("w1", meanOnly(0.25), meanOnly(0.5)), quantile("w1", maximum, 2*time.Minute, 0.9, 0),
+		quantile("w1", p95, 5*time.Minute, 0.8, 0.7), quantile("w2", p95, 5*time.Minute, 0.6, 0),
+	}
+	slices.SortFunc(batch.Samples, func(a, b load.Sample) int {
+		return strings.Compare(a.Node+a.Window.String(), b.Node+b.Window.String())
+	})
+	slices.SortFunc(want, func(a, b load.Sample) int { return strings.Compare(a.Node+a.Window.String(), b.Node+b.Window.String()) })
+	check.Equal(t, "result", want, batch.Samples, equateValues())
+	// The time of the newest samples; two means and two deviations; two for each quantile.
+	if asked := srv.asked(); len(asked) != 9 {
+		t.Errorf("%d queries, want 9:\n%s", len(asked), strings.Join(asked, "\n"))
+	}
+}
+
+// A reader of quantiles alone finds the dialect too, by a short window.
+func TestFetch_QuantilesAlone(t *testing.T) {
+	srv := newServer(t, rule{"quantile_over_time(0.95, (max", vector(at("w1", "4"))},
+		rule{"rate(node_cpu_usage_seconds_total[5m]", vector(at("w1", "2"))})
+	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
+	batch, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
+	check.OK(t, err)
+	// 4 of 8 cores.
+	if len(batch.Samples) != 1 || batch.Samples[0].Node != "w1" || batch.Samples[0].Fraction != 0.95 ||
+		batch.Samples[0].Stats[load.CPU].Mean != 0.5 {
+		t.Errorf("samples %+v, want the quantile of w1, 0.5", batch.Samples)
+	}
+	for _, asked := range srv.asked() {
+		if strings.Contains(asked, "rate(node_cpu_usage_seconds_total[1d]") {
+			t.Errorf("a dialect is looked for over a day: %s", asked)
+		}
+	}
+}
+
+// An error names the quantile.
+func TestFetch_QuantileFails(t *testing.T) {
+	srv := newServer(
+		t,
+		rule{"quantile_over_time", status(422, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
+	_, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
+	if err == nil || !strings.Contains(err.Error(), "0.95-quantile of cpu over 1d (dialect NodeExporter)") ||
+		!strings.Contains(err.Error(), "too many samples") {
+		t.Errorf("error %v, want one that names the quantile and the reason", err)
 	}
 }

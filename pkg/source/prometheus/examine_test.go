@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -12,10 +13,13 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func examine(t *testing.T, s *Source) diagnosis.Examination {
@@ -23,9 +27,7 @@ func examine(t *testing.T, s *Source) diagnosis.Examination {
 	request := source.Request{Windows: []time.Duration{window}}
 	_, _ = s.Fetch(t.Context(), request) // it may fail: that is what is examined
 	e, err := s.Examiner()(t.Context(), request.Windows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return e
 }
 
@@ -39,9 +41,7 @@ func TestExamine_Missing(t *testing.T) {
 		{"another label names the nodes", []rule{
 			raw(element{`"__name__":"node_memory_MemAvailable_bytes","instance":"exporter-x7","kubernetes_io_hostname":"w1"`, "1"},
 				element{`"__name__":"node_memory_MemAvailable_bytes","instance":"exporter-x8","kubernetes_io_hostname":"w2"`, "1"}),
-		}, diagnosis.Examination{
-			Dialects: []promql.Dialect{promql.NodeExporter}, Labels: []diagnosis.LabelMatch{{Label: "kubernetes_io_hostname", Nodes: 2}},
-		}},
+		}, diagnosis.Examination{Dialects: []promql.Dialect{promql.NodeExporter}, Labels: []diagnosis.LabelMatch{{Label: "kubernetes_io_hostname", Nodes: 2}}}},
 		{"nothing at all", nil, diagnosis.Examination{Unnamed: []string{"w1", "w2"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,9 +49,7 @@ func TestExamine_Missing(t *testing.T) {
 			srv.newest = vector()
 			// No query of a mean has a value, because none has a label that names a node.
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
-			if diff := cmp.Diff(tt.want, examine(t, s), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, examine(t, s), cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -102,9 +100,7 @@ func TestExamine_Sampling(t *testing.T) {
 		"w1": {Interval: 15 * time.Second, Since: 20 * time.Minute},
 		"w2": {Interval: 15 * time.Second, Since: 80 * time.Second},
 	}
-	if diff := cmp.Diff(want, examine(t, s).Sampling); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, examine(t, s).Sampling)
 }
 
 // TestExamine_Young expects the sampling of series that are too young for a mean.
@@ -117,12 +113,8 @@ func TestExamine_Young(t *testing.T) {
 		rule{kubelet, vector(element{`"__name__":"node_memory_working_set_bytes","instance":"w1"`, "1"})},
 	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, newNode("w1", "10.0.0.1"))
-	want := diagnosis.Examination{
-		Sampling: map[string]diagnosis.Sampling{"w1": {Since: 8 * time.Second}}, Dialects: []promql.Dialect{promql.Kubelet},
-	}
-	if diff := cmp.Diff(want, examine(t, s), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	want := diagnosis.Examination{Sampling: map[string]diagnosis.Sampling{"w1": {Since: 8 * time.Second}}, Dialects: []promql.Dialect{promql.Kubelet}}
+	check.Equal(t, "result", want, examine(t, s), cmpopts.EquateEmpty())
 }
 
 // TestExamine_Frozen expects the node whose counters are sampled and do not change. w2 has changes, and w3 is measured for too short.
@@ -187,9 +179,7 @@ func TestExamine_Down(t *testing.T) {
 		rule{"", vector()},
 	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
-	if diff := cmp.Diff([]string{`up{instance="w2:9100", job="node"}`}, examine(t, s).Down); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", []string{`up{instance="w2:9100", job="node"}`}, examine(t, s).Down)
 }
 
 // BenchmarkExamine examines 5,000 nodes, none of which has load, because another label names them.
@@ -202,19 +192,13 @@ func BenchmarkExamine(b *testing.B) {
 	}
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for _, node := range nodes {
-		if err := indexer.Add(node); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b, indexer.Add(node))
 	}
-	responses := &server{newest: vector(), rules: []rule{
-		{"max by", vector()}, {"min by", vector()}, {"node_memory_working_set_bytes", vector(series...)}, {"", vector()},
-	}}
+	responses := &server{newest: vector(), rules: []rule{{"max by", vector()}, {"min by", vector()}, {"node_memory_working_set_bytes", vector(series...)}, {"", vector()}}}
 	srv := httptest.NewServer(responses)
 	b.Cleanup(srv.Close)
 	s, err := New(complete(Config{Address: srv.URL, Dialect: promql.Auto}), corelisters.NewNodeLister(indexer), clock.RealClock{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, err)
 	windows := []time.Duration{window}
 	_, _ = s.Fetch(b.Context(), source.Request{Windows: windows}) // it fails: no node has load
 	b.ReportAllocs()
@@ -247,9 +231,99 @@ func TestExamine_Clusters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"group by", vector(tt.series...)}, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
-			if diff := cmp.Diff(tt.want, examine(t, s).Clusters); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, examine(t, s).Clusters)
 		})
+	}
+}
+
+// equateErrors compares errors by their text.
+func equateErrors() cmp.Option {
+	return cmp.Comparer(func(a, b error) bool {
+		return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+	})
+}
+
+type textError string
+
+func (e textError) Error() string { return string(e) }
+
+func TestDiagnosis(t *testing.T) {
+	warned := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"w1"},"value":[1700000000,` +
+		`"8589934592"]}]},"warnings":["partial"]}`
+	srv := newServer(
+		t,
+		rule{"node_cpu_seconds_total", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`)},
+		rule{"instance:node_cpu", vector(element{`"node":"gone"`, "0.5"})}, rule{"stddev_over_time", vector()},
+		rule{"node_cpu_usage_seconds_total", vector(element{`"node":"w1"`, "2"}, element{`"node":"vm"`, "2"}, element{`"node":"alone"`, "2"})},
+		rule{"node_memory_working_set_bytes", body(warned)}, rule{"latency", status(http.StatusBadGateway, "")},
+	)
+	// Samples of 20 s and of 50 s ago.
+	srv.newest = vector(element{`"node":"w1"`, "1699999980"}, element{`"node":"w2"`, "1699999950"})
+	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, append(twoNodes(), newNode("w3", "10.0.0.3"))...)
+	check.Equal(t, "before the first Fetch", diagnosis.Diagnosis{}, s.Diagnosis(), equateErrors())
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}}); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := srv.URL + "/api/v1/query"
+	want := diagnosis.Diagnosis{
+		Endpoint: endpoint,
+		Dialect:  promql.Kubelet,
+		Tried: []diagnosis.Tried{
+			{Dialect: promql.NodeExporter, Err: textError("query refused (execution): too many samples")},
+			{Dialect: promql.KubePrometheus, Err: textError(`none of 1 series matches a Node by its nodeLabels; for example {node="gone"}`)},
+		},
+		Queries: []diagnosis.QueryDiagnosis{
+			{Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet}, Series: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
+			{Query: promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Series: 3, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
+			{
+				Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Series: 1,
+				Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"},
+			},
+			{
+				Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
+				Err:   textError("standard deviation of cpu over 5m (dialect Kubelet): no series"),
+			},
+			{
+				Query: promql.Query{Kind: promql.StdDev, Resource: load.Memory, Window: window, Dialect: promql.Kubelet},
+				Err:   textError("standard deviation of memory over 5m (dialect Kubelet): no series"),
+			},
+			{Query: promql.Query{Kind: promql.NodeMetric}, Err: textError(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
+		},
+		NodeCount:          3,
+		NodesWithoutSeries: []string{"w2", "w3"},
+		UnmatchedSeries:    []string{`{node="alone"}`, `{node="vm"}`},
+		SampleAges:         diagnosis.SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
+		Skew:               -time.Second, // our clock is a second ahead
+	}
+	options := cmp.Options{equateErrors(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(promql.Query{}, "PromQL", "OverCapacity")}
+	check.Equal(t, "result", want, s.Diagnosis(), options)
+
+	// A Fetch that fails is diagnosed too. The clock of the server is a minute ahead.
+	srv.setRules(rule{"", vector()})
+	s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(-time.Minute))
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil {
+		t.Fatal("no error though there is no series")
+	}
+	got := s.Diagnosis()
+	if got.Dialect != "" || len(got.Tried) != len(promql.Dialects()) || got.Undetected == nil {
+		t.Errorf("dialect %q, tried %v, because of %v; want none of all that there are, and a reason", got.Dialect, got.Tried,
+			got.Undetected)
+	}
+	if got.Skew != time.Minute || !got.ClocksDiffer {
+		t.Errorf("skew %v, different clocks %v; want 1m0s and true", got.Skew, got.ClocksDiffer)
+	}
+	check.Equal(t, "nodes without series", []string{"w1", "w2", "w3"}, got.NodesWithoutSeries)
+}
+
+func TestDiagnosis_NodeMetricsOnly(t *testing.T) {
+	srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "1"})})
+	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
+	if _, err := s.Fetch(t.Context(), source.Request{Metrics: []string{"latency"}}); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Diagnosis()
+	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (diagnosis.SampleAges{}) ||
+		len(got.NodesWithoutSeries) > 0 {
+		t.Errorf("got %+v, want one query, no ages, and no nodes that lack load", got)
 	}
 }

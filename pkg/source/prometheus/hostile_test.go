@@ -1,6 +1,8 @@
 package prometheus
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,13 +53,30 @@ func hostileResponses(t *testing.T) map[string]hostileResponse {
 		"warnings":          {sourcetest.Endless(`{"warnings":[`, `"w",`), tooMany},
 		"white space":       {sourcetest.Endless(`{`, " "), "a value is larger than 65536 bytes"},
 		"what is not JSON":  {sourcetest.Endless("<html>", "x"), "not a response of the Prometheus API"},
-		"an error": {
-			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); sourcetest.Endless("no ", "x")(w, r) }, "status 500",
-		},
+		"an error":          {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); sourcetest.Endless("no ", "x")(w, r) }, "status 500"},
 		"an error of the API": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(422)
 			sourcetest.Endless(`{"status":"error","errorType":"execution","error":"`, "x")(w, r)
 		}, "query refused (execution)"},
+	}
+}
+
+func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	check.OK(t, err)
+	check.OK(t, w.Close())
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			w.WriteHeader(http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		if _, err := w.Write(b.Bytes()); err != nil {
+			t.Log(err)
+		}
 	}
 }
 
@@ -91,9 +110,7 @@ func TestFetch_UnmatchedAreBounded(t *testing.T) {
 	srv := newServer(t, rule{"", vector(append(elements, at("n1", "0.5"))...)})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, manyNodes(1000)...)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if len(batch.Samples) != 1 || batch.UnmatchedCount != source.MaxUnmatched {
 		t.Errorf("%d samples and %d unmatched, want 1 and %d", len(batch.Samples), batch.UnmatchedCount, source.MaxUnmatched)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
@@ -30,10 +31,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (a answers) config(dialect promql.Dialect) Config {
-	return Config{
-		Address: "http://prometheus.example", Config: httpclient.Config{Timeout: time.Minute, Transport: a}, Dialect: dialect,
-		NodeLabels: []string{"node", "instance"},
-	}
+	return Config{Address: "http://prometheus.example", Config: httpclient.Config{Timeout: time.Minute, Transport: a}, Dialect: dialect, NodeLabels: []string{"node", "instance"}}
 }
 
 const numberLabels = `"instance":"10.0.0.1:9100","namespace":"shop","pod":"web-1","workload":"web"`
@@ -95,12 +93,8 @@ func readNodes(t testing.TB, cfg Config) {
 		}
 	}
 	s, err := New(cfg, sourcetest.Lister(t, newNode("n1", "10.0.0.1"), newNode("n2", "10.0.0.2")), testingclock.NewFakePassiveClock(now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch, _ := s.Fetch(ctx, source.Request{
-		Windows: []time.Duration{window}, Quantiles: []load.Quantile{quantile}, Metrics: []string{"temperature"},
-	})
+	check.OK(t, err)
+	batch, _ := s.Fetch(ctx, source.Request{Windows: []time.Duration{window}, Quantiles: []load.Quantile{quantile}, Metrics: []string{"temperature"}})
 	ofNode("load", batch.Samples)
 	for _, m := range batch.Metrics {
 		for _, v := range m.Values {
@@ -119,9 +113,7 @@ func readPods(t testing.TB, a answers) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := NewPodSource(a.config(""), podLister(t, map[string]int{"shop": 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for range fetchesPerDetection + 1 {
 		s.FetchPods(ctx, 1, func(u *source.PodUsage) { possible(t, "usage of a pod", u.Usage) })
 	}
@@ -185,13 +177,9 @@ func TestFetch_CountsRejected(t *testing.T) {
 	}
 	nodes := []*corev1.Node{newNode("n1", "10.0.0.1"), newNode("n2", "10.0.0.2")}
 	s, err := New(a.config(promql.NodeExporter), sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"temperature"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if want := map[string]float64{"n1": -5}; !maps.Equal(batch.Metrics[0].Values, want) {
 		t.Errorf("temperatures %v, want %v", batch.Metrics[0].Values, want)
 	}

@@ -50,16 +50,10 @@ type PodSource struct {
 	// left are the namespaces that were too large alone. leftOut names them, as logged.
 	left    []string
 	leftOut string
-	// family is the one in use; nil while none is known to have values. pods is the number of pods with values.
-	family *promql.PodFamily
-	pods   float64
-	// name is that of the family chosen last.
-	name string
-	// fetches counts those since the family was chosen.
-	fetches int
-	// owners reports whether kube-state-metrics says who controls a pod; nil while unknown.
-	owners *bool
-	// rejected counts the numbers that were left out since TakeRejected.
+	// family is the one in use; nil while none is known to have values.
+	family   *promql.PodFamily
+	name     string
+	fetches  int
 	rejected source.Rejected
 }
 
@@ -182,7 +176,6 @@ func (s *PodSource) read(ctx context.Context, query string, bounds response.Boun
 // namespacesPerShard keeps the names within a URL. If as many namespaces are refused alone, and nothing was read, all would be.
 const namespacesPerShard = 32
 
-// readShards reads the usage of pods by groups of namespaces, as apart does.
 func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[string]int, use func(*podUsage),
 ) (left []string, err error) {
 	return apart(in, func(shard []string, pods int) error {
@@ -220,7 +213,6 @@ func apart(in map[string]int, read func(shard []string, pods int) error) (left [
 	return left, nil
 }
 
-// logLeftOut names the namespaces without statistics, when they change.
 func (s *PodSource) logLeftOut(ctx context.Context) {
 	if examples := text.FirstN(s.left); examples != s.leftOut {
 		s.leftOut = examples
@@ -344,7 +336,7 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 		}
 		count, err := s.countFamily(ctx, s.family, running)
 		if err == nil && total > 0 && 2*count >= float64(total) {
-			s.pods, s.fetches, s.shards = count, 0, false
+			s.fetches, s.shards = 0, false
 			return nil
 		}
 		s.family = nil
@@ -373,11 +365,11 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 		return fmt.Errorf("no series with the usage of pods at %s: scrape cAdvisor of the nodes, or /metrics/resource: tried %s",
 			s.client.Endpoint(), strings.Join(tried, ", "))
 	}
-	s.family, s.pods, s.fetches, s.shards = &families[i], counts[i], 0, false
+	s.family, s.fetches, s.shards = &families[i], 0, false
 	if s.name != families[i].Name {
 		s.name = families[i].Name
 		klog.FromContext(ctx).
-			Info("Reading the usage of pods from Prometheus", "address", s.client.Endpoint(), "series", s.name, "pods", s.pods)
+			Info("Reading the usage of pods from Prometheus", "address", s.client.Endpoint(), "series", s.name, "pods", counts[i])
 	}
 	return nil
 }
@@ -398,9 +390,6 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 	if err := s.detect(ctx, in); err != nil {
 		return err
 	}
-	if err := s.detectOwners(ctx, in); err != nil {
-		return err
-	}
 	for r := range load.ResourceCount {
 		h := pastQuery{period: p, max: maxWorkloads, running: in}
 		all, looks, err := s.past(ctx, &h, r)
@@ -412,12 +401,8 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		for _, w := range slices.SortedFunc(maps.Keys(all), compareWorkloads) {
 			sum := all[w]
 			usage := &source.WorkloadUsage{
-				Namespace:  w.namespace,
-				Workload:   w.name,
-				Resource:   r,
-				Pods:       sum[promql.CountSum] * share,
-				Sum:        sum[promql.UsageSum] * share * unit,
-				SumSquares: sum[promql.SquaresSum] * share * unit * unit,
+				Namespace: w.namespace, Workload: w.name, Resource: r, Pods: sum[promql.CountSum] * share,
+				Sum: sum[promql.UsageSum] * share * unit, SumSquares: sum[promql.SquaresSum] * share * unit * unit,
 			}
 			if s.accept(usage.Pods, usage.Sum, usage.SumSquares) {
 				visit(usage)
@@ -446,19 +431,17 @@ func (s *PodSource) past(ctx context.Context, h *pastQuery, r load.Resource) (al
 	}
 	h.except = append(h.except, s.left...)
 	all, err = s.history(ctx, h, func(i promql.Sum) string {
-		return s.family.Except(h.except).History(r, i, p.Length, p.Step, *s.owners)
+		return s.family.Except(h.except).History(r, i, p.Length, p.Step)
 	})
 	return all, float64(p.Length) / float64(p.Step), err
 }
 
-// pastQuery selects workloads of a period.
 type pastQuery struct {
 	period source.Period
 	max    int
 	// running counts the running pods of each namespace; nil if unknown.
 	running map[string]int
-	// except are the namespaces that are left out.
-	except []string
+	except  []string
 	// full reports whether there are as many workloads as are read, so that some are left out.
 	full bool
 }
@@ -524,14 +507,7 @@ func (s *PodSource) addOthers(
 	return all, nil
 }
 
-// excerpts names a few namespaces of series.
-func excerpts(namespaces []string) string {
-	all := make([]string, len(namespaces))
-	for i, namespace := range namespaces {
-		all[i] = text.Excerpt(namespace)
-	}
-	return text.FirstN(all)
-}
+func excerpts(namespaces []string) string { return text.FirstN(text.Each(namespaces, text.Excerpt)) }
 
 // addSum returns the workloads of all with one more sum. The first sum, UsageSum, has no others.
 func (s *PodSource) addSum(ctx context.Context, h *pastQuery, i promql.Sum, all map[workload]*sums, query string,
@@ -553,19 +529,4 @@ func (s *PodSource) addSum(ctx context.Context, h *pastQuery, i promql.Sum, all 
 		h.full = series >= h.max
 	}
 	return next, err
-}
-
-// detectOwners finds out whether kube-state-metrics has at least half of the measured pods, as in detect.
-func (s *PodSource) detectOwners(ctx context.Context, running map[string]int) error {
-	if s.owners != nil {
-		return nil
-	}
-	count, err := s.count(ctx, promql.PodOwners, running)
-	if err != nil && !response.IsTooMuch(err) {
-		return err
-	}
-	found := err == nil && 2*count >= s.pods
-	klog.FromContext(ctx).V(2).Info("Reading the history of workloads from Prometheus", "kubeStateMetrics", found)
-	s.owners = &found
-	return nil
 }

@@ -22,9 +22,7 @@ import (
 func newTestPodSource(t *testing.T, url string) *PodSource {
 	t.Helper()
 	s, err := NewPodSource(Config{Address: url, Config: httpclient.Config{BearerToken: "hunter2"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -59,9 +57,7 @@ func TestFetchPods(t *testing.T) {
 		{Namespace: "shop", Pod: "web-1", Resource: load.CPU, Usage: 250, Window: 5 * time.Minute},
 		{Namespace: "shop", Pod: "web-1", Resource: load.Memory, Usage: 1 << 20},
 	}
-	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
-		t.Errorf("usages (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "usages", want, usages, equateValues())
 	if rejected := s.TakeRejected(); rejected.String() != "1 NotANumber" {
 		t.Errorf("rejected %s, want 1 NotANumber", rejected)
 	}
@@ -119,31 +115,10 @@ func TestFetchPods_LooksForMoreNowAndThen(t *testing.T) {
 	}
 }
 
-// TestFetchHistory_FewOwnersDecideNothing has owners of few of a hundred pods, and of pods of a tenant that do not exist.
-func TestFetchHistory_FewOwnersDecideNothing(t *testing.T) {
-	for owners, want := range map[string]bool{"48": false, "49": true} {
-		srv := newServer(t,
-			rule{"count(count by (namespace, pod) (kube_pod_owner", vector(countElement("shop", owners), countElement("mallory", "9000"))},
-			rule{"count(", vector(countElement("shop", "99"), countElement("mallory", "1"))},
-		)
-		s := newTestPodSource(t, srv.URL)
-		s.lister = podLister(t, map[string]int{"shop": 99, "mallory": 1})
-		if _, err := fetchHistory(t, s, sixHours); err != nil {
-			t.Fatal(err)
-		}
-		asked := srv.asked()
-		if got := strings.Contains(asked[len(asked)-1], "kube_pod_owner"); got != want {
-			t.Errorf("with the owners of %s of 99 pods, and one, they are read: %v, want %v", owners, got, want)
-		}
-	}
-}
-
 func TestFetchPods_OneResourceFails(t *testing.T) {
 	srv := newServer(
 		t, rule{"count(", vector(element{"", "2"})}, rule{"rate(", vector(podElement("shop", "web-1", "0.25"))},
-		rule{
-			"avg_over_time(", status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`),
-		},
+		rule{"avg_over_time(", status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`)},
 	)
 	usages, failed := fetchPods(t, newTestPodSource(t, srv.URL))
 	if failed[load.CPU] != nil || len(usages) != 1 {
@@ -195,27 +170,14 @@ func TestFetchHistory(t *testing.T) {
 		t,
 		rule{"(namespace, pod) (pod_cpu_usage_seconds_total{namespace!=\"\",pod!=\"\"}))", vector(element{"", "2"})},
 		// Two pods at each look, of one and of three cores; and workloads that one of the queries leaves out.
-		rule{
-			") ^ 0)[6h:30m]",
-			vector(workloadElement("shop", "web", "24"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"}),
-		},
-		rule{
-			") ^ 2)[6h:30m]",
-			vector(workloadElement("shop", "web", "120"), workloadElement("shop", "squared", "12"), element{`"namespace":"shop"`, "12"}),
-		},
-		rule{
-			"pod_cpu_usage_seconds_total",
-			vector(workloadElement("shop", "web", "48"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"}),
-		},
+		rule{") ^ 0)[6h:30m]", vector(workloadElement("shop", "web", "24"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
+		rule{") ^ 2)[6h:30m]", vector(workloadElement("shop", "web", "120"), workloadElement("shop", "squared", "12"), element{`"namespace":"shop"`, "12"})},
+		rule{"pod_cpu_usage_seconds_total", vector(workloadElement("shop", "web", "48"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
 	)
 	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 2, Sum: 4000, SumSquares: 10e6}}
-	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
-		t.Errorf("usages (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "usages", want, usages, equateValues())
 	for i, r := range srv.requests {
 		if promql := r.FormValue("query"); strings.HasPrefix(promql, "topk(1000, ") && r.FormValue("time") != "1700000000" {
 			t.Errorf("request %d asks for %s at %q", i, promql, r.FormValue("time"))
@@ -240,14 +202,10 @@ func TestFetchHistory_LargestByUsage(t *testing.T) {
 	err := newTestPodSource(t, srv.URL).FetchHistory(t.Context(), sixHours, 2, func(u *source.WorkloadUsage) {
 		got = append(got, fmt.Sprint(u.Resource, " ", u.Workload, " ", u.Pods, " ", u.SumSquares))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// 12 looks have a sum of 12. Squares are of milliCPU, or of bytes.
 	want := []string{"cpu large 1 1e+06", "cpu larger 1 1e+06", "memory large 1 1", "memory larger 1 1"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("workloads (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "workloads", want, got)
 }
 
 // TestFetchHistory_PartialAnswer has warnings that data is missing, and others. What is read of the past counts for good.
@@ -261,7 +219,7 @@ func TestFetchHistory_PartialAnswer(t *testing.T) {
 		`"infos":["PromQL info: x"],"warnings":["fetch series for {}"]`:    "a part of the data is missing: fetch series for {}",
 		`"warnings":["PromQL warning: x","PromQL info: x","receive: EOF"]`: "a part of the data is missing: receive: EOF",
 	} {
-		for _, query := range []string{"kube_pod_owner", "plimsoll:", "topk(1000, "} {
+		for _, query := range []string{"plimsoll:", "topk(1000, "} {
 			with := func(elements ...element) func(http.ResponseWriter, *http.Request) {
 				return body(strings.Replace(vectorText(elements...), `"status":"success"`, `"status":"success",`+beside, 1))
 			}
@@ -294,9 +252,7 @@ func TestFetchHistory_FakeWorkloadsDisplaceNothing(t *testing.T) {
 	s := newTestPodSource(t, srv.URL)
 	s.lister = podLister(t, map[string]int{"shop": 2, "mallory": 1})
 	usages, err := fetchHistory(t, s, sixHours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if len(usages) != int(load.ResourceCount) || usages[0].Workload != "web" || usages[1].Workload != "web" {
 		t.Errorf("%d usages, the first of %s; want cpu and memory of web", len(usages), usages[0].Workload)
 	}
@@ -310,14 +266,10 @@ func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
 		rule{"plimsoll:workload_memory_usage_bytes:sum", vector(workloadElement("shop", "web", "36"))},
 	)
 	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// Six hours have 72 records.
 	want := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.Memory, Pods: 1, Sum: .5, SumSquares: .25}}
-	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
-		t.Errorf("usages (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "usages", want, usages, equateValues())
 	for _, promql := range srv.asked() {
 		if strings.Contains(promql, "memory_working_set") {
 			t.Errorf("asked for %s in spite of the rule", promql)
@@ -348,9 +300,7 @@ func TestFetchHistory_RulesOfAPart(t *testing.T) {
 		)
 		usages, err := fetchHistory(t, newTestPodSource(t, srv.URL),
 			source.Period{End: sixHours.End, Length: time.Hour, Step: 5 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		want.Namespace, want.Workload = "shop", "web"
 		if diff := cmp.Diff([]source.WorkloadUsage{want}, usages, equateValues()); diff != "" {
 			t.Errorf("of %s looks, usages (-want +got):\n%s", looks, diff)
@@ -361,11 +311,7 @@ func TestFetchHistory_RulesOfAPart(t *testing.T) {
 func TestFetchHistory_Refused(t *testing.T) {
 	srv := newServer(
 		t, rule{"count(", vector(element{"", "2"})}, rule{"plimsoll:", vector()},
-		rule{
-			"",
-			status(http.StatusUnprocessableEntity,
-				`{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`),
-		},
+		rule{"", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)},
 	)
 	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
 	check.Error(t, err, "history of cpu", "too many samples")
@@ -381,9 +327,7 @@ func podLister(t testing.TB, counts map[string]int) corelisters.PodLister {
 			if pod.Status.Phase = corev1.PodRunning; i == count {
 				pod.Status.Phase = corev1.PodPending
 			}
-			if err := pods.Add(pod); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, pods.Add(pod))
 		}
 	}
 	return corelisters.NewPodLister(pods)
@@ -528,7 +472,7 @@ func TestFetch_RefusedBesideOthers(t *testing.T) {
 		}
 	}
 	srv := newServer(t,
-		rule{"kube_pod_owner", refuse}, rule{"count(count", unless(vector(countElement("shop", "1")))}, rule{"plimsoll:", vector()},
+		rule{"count(count", unless(vector(countElement("shop", "1")))}, rule{"plimsoll:", vector()},
 		rule{"topk", unless(vector(element{`"namespace":"shop","workload":"web"`, "2"}))},
 		rule{"", unless(vector(podElement("shop", "pod-0", "0.25")))},
 	)
@@ -576,9 +520,7 @@ func testShards(t *testing.T, answerWith func(...element) func(http.ResponseWrit
 			{Namespace: "shop", Pod: "pod-0", Resource: load.CPU, Usage: 250, Window: 5 * time.Minute},
 			{Namespace: "shop", Pod: "pod-0", Resource: load.Memory, Usage: .25},
 		}
-		if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
-			t.Errorf("usages (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "usages", want, usages, equateValues())
 		if s.LeftOut() != "mallory" {
 			t.Errorf("left out %q, want mallory", s.LeftOut())
 		}

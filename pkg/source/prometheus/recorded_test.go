@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
@@ -146,9 +147,7 @@ func nodeOfExporter(metric map[string]string) (node int, ok bool) {
 	for node := range recordedNodes {
 		for _, value := range metric {
 			host, _, _ := strings.Cut(value, ":")
-			names := []string{
-				fmt.Sprintf("n%d", node), fmt.Sprintf("exporter-%d", node), fmt.Sprintf("127.0.0.1%d", node+1), fmt.Sprintf("127.8.0.1%d", node+1),
-			}
+			names := []string{fmt.Sprintf("n%d", node), fmt.Sprintf("exporter-%d", node), fmt.Sprintf("127.0.0.1%d", node+1), fmt.Sprintf("127.8.0.1%d", node+1)}
 			if slices.Contains(names, host) {
 				return node, true
 			}
@@ -179,9 +178,7 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 		if err == nil {
 			err = json.Unmarshal(content, &r.recording)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
@@ -192,9 +189,7 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 	setup := recorded()[name]
 	cfg := complete(Config{Address: server.URL, Dialect: setup.dialect})
 	s, err := New(cfg, sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(r.At.Add(time.Second)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -209,9 +204,7 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 	return s, r
 }
 
-var recordedRequest = source.Request{
-	Windows: []time.Duration{window}, Quantiles: []load.Quantile{{Window: 10 * time.Minute, Fraction: 0.95}},
-}
+var recordedRequest = source.Request{Windows: []time.Duration{window}, Quantiles: []load.Quantile{{Window: 10 * time.Minute, Fraction: 0.95}}}
 
 // honestValues returns the recorded means and quantiles of all nodes, by the query.
 func (r *replayed) honestValues(t *testing.T, q *promql.Query) (values [recordedNodes]float64) {
@@ -265,7 +258,7 @@ func checkRecorded(t *testing.T, s *Source, r *replayed, contested int) {
 }
 
 // TestRecorded_KeepsLoad replays what real servers answered to the queries of a refresh. Each node has its recorded load, and keeps
-// it where a tenant's targets name all nodes, unless both are or both are not at the nodes' addresses.
+// it where a tenant's targets name all nodes. It is contested if both are or both are not at the nodes' addresses.
 func TestRecorded_KeepsLoad(t *testing.T) {
 	target := func(labels map[string]string) map[string]string {
 		all := map[string]string{"job": "node-exporter", "namespace": "a-tenant", "service": "node-exporter"}
@@ -300,7 +293,18 @@ func TestRecorded_KeepsLoad(t *testing.T) {
 					checkRecorded(t, s, r, recordedNodes)
 				case onNode:
 					checkRecorded(t, s, r, 0)
-				} // otherwise the tenant's are believed: docs/security.md says so, and a selector prevents it
+				default: // the tenant's are believed: docs/security.md says so, and a selector prevents it
+					batch, err := s.Fetch(t.Context(), recordedRequest)
+					check.OK(t, err)
+					for _, sample := range batch.Samples {
+						if cpu, memory := sample.Stats[load.CPU], sample.Stats[load.Memory]; cpu.Mean != 0.01 || memory.Mean != 0.01 {
+							t.Errorf("%s: %v and %v, want the forged 0.01", sample.Node, cpu, memory)
+						}
+					}
+					if len(batch.Samples) != 2*recordedNodes || len(batch.Contested) > 0 {
+						t.Errorf("%d samples, %d nodes contested; want a mean and a quantile of each node", len(batch.Samples), len(batch.Contested))
+					}
+				}
 			})
 		}
 	}

@@ -9,7 +9,6 @@
 //
 // A Sample's End is the time of the node's newest sample, bounded by the evaluation's and our clock's. Without one, it is the
 // earlier of these two. Where the server's clock is behind, samples expire sooner, and the difference is logged.
-//   - A custom query by offset or @ has another End: the newest moment that it reads.
 //   - One query dates both resources, by cpu, or else by memory. If one series of a node stalls, its load is dated too late.
 //     After at most five minutes the dialect's queries drop the series.
 package prometheus
@@ -69,10 +68,8 @@ type Source struct {
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
 
-	// diagnosis is that of the last Fetch.
-	diagnosis diagnosis.Diagnosis
-	logged    diagnosis.Log
-	// dialectLog limits how often a change of the dialect is logged.
+	diagnosis  diagnosis.Diagnosis
+	logged     diagnosis.Log
 	dialectLog source.LogLimit
 }
 
@@ -93,8 +90,7 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 		timeout: cfg.Timeout,
 		planner: promql.Planner{
 			Custom:   [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
-			Selector: promql.ParseSelector(cfg.Selector),
-			By:       response.TargetLabels(cfg.NodeLabels),
+			Selector: promql.ParseSelector(cfg.Selector), By: response.TargetLabels(cfg.NodeLabels),
 		},
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,
@@ -198,9 +194,7 @@ func (s *Source) querier() (*response.Querier, error) {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return &response.Querier{
-		Client:  s.client,
-		Clock:   s.clock,
-		Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt),
+		Client: s.client, Clock: s.clock, Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt),
 	}, nil
 }
 
@@ -253,11 +247,12 @@ func (s *Source) Examiner() func(ctx context.Context, windows []time.Duration) (
 func (s *Source) Series(ctx context.Context, query string) (all model.Vector, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	nodes, err := s.nodes.List(labels.Everything())
+	qr, err := s.querier()
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, err
 	}
-	_, err = s.client.Query(ctx, query, time.Time{}, response.NodeBounds(len(nodes)), func(v *response.Series[map[string]string]) {
+	bounds := response.NodeBounds(len(qr.Matcher.Nodes))
+	_, err = s.client.Query(ctx, query, time.Time{}, bounds, func(v *response.Series[map[string]string]) {
 		sample := &model.Sample{Metric: model.Metric{}, Value: model.SampleValue(v.Value.Value)}
 		for name, value := range v.Metric {
 			sample.Metric[model.LabelName(name)] = model.LabelValue(value)

@@ -156,13 +156,9 @@ func newNode(name, address string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
-			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
-			},
-			Allocatable: corev1.ResourceList{
-				corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi"),
-			},
+			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+			Capacity:    corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi")},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi")},
 		},
 	}
 }
@@ -188,9 +184,7 @@ func complete(cfg Config) Config {
 func newTestSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	s, err := New(complete(cfg), sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -237,9 +231,7 @@ const window = 5 * time.Minute
 func fetch(t *testing.T, s *Source) []load.Sample {
 	t.Helper()
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	if err != nil {
-		t.Fatalf("Fetch: %v", err)
-	}
+	check.OK(t, err)
 	return byName(batch.Samples)
 }
 
@@ -254,10 +246,7 @@ func meanOnly(mean float64) load.Stat { return known(mean, math.NaN()) }
 
 func TestFetch_Dialects(t *testing.T) {
 	const gib = "1073741824"
-	want := []load.Sample{
-		sample("w1", known(0.25, 0.05), known(0.5, 0.0625)),
-		sample("w2", meanOnly(0.75), meanOnly(0.125)),
-	}
+	want := []load.Sample{sample("w1", known(0.25, 0.05), known(0.5, 0.0625)), sample("w2", meanOnly(0.75), meanOnly(0.125))}
 	for _, tt := range []struct {
 		dialect promql.Dialect
 		rules   []rule
@@ -310,9 +299,7 @@ func TestFetch_Dialects(t *testing.T) {
 		t.Run(string(tt.dialect), func(t *testing.T) {
 			srv := newServer(t, tt.rules...)
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect}, twoNodes()...)
-			if diff := cmp.Diff(tt.want, fetch(t, s), equateValues()); diff != "" {
-				t.Errorf("samples (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "samples", tt.want, fetch(t, s), equateValues())
 			if got := len(srv.asked()); got != 5 {
 				t.Errorf("%d queries, want 5", got)
 			}
@@ -330,9 +317,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet, CPUQuery: `my_cpu{w="$window"}`}, twoNodes()...)
 	// The cpu is the fraction it is; the memory still comes from the dialect: 4 of 16 GiB.
 	want := []load.Sample{sample("w1", known(0.3, 0.02), meanOnly(0.25))}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, fetch(t, s), equateValues())
 }
 
 func countContaining(lines []string, text string) int {
@@ -366,16 +351,12 @@ func TestFetch_PartialFailure(t *testing.T) {
 	get := func() []load.Sample {
 		t.Helper()
 		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
-		if err != nil {
-			t.Fatalf("Fetch: %v", err)
-		}
+		check.OK(t, err)
 		return batch.Samples
 	}
 	cpuOnly := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
 	for range 2 {
-		if diff := cmp.Diff(cpuOnly, get(), equateValues()); diff != "" {
-			t.Errorf("samples (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "samples", cpuOnly, get(), equateValues())
 	}
 	lines := log.take()
 	if len(lines) != 1 || !strings.Contains(lines[0], "mean of memory over 5m") || !strings.Contains(lines[0], "out of memory") {
@@ -394,37 +375,22 @@ func TestFetch_PartialFailure(t *testing.T) {
 
 	// A mean that is empty, beside one that is not, is a failure of that part.
 	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), vector(), vector(at("w1", "0.1")))...)
-	if diff := cmp.Diff(cpuOnly, get(), equateValues()); diff != "" {
-		t.Errorf("a deviation without a mean is not a value (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "a deviation without a mean is not a value", cpuOnly, get(), equateValues())
 	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "no series") {
 		t.Errorf("want one line about the empty response, got %q", lines)
 	}
 }
 
 func TestFetch_Windows(t *testing.T) {
-	srv := newServer(t,
-		rule{"[15m", vector(at("w1", "0.5"))},
-		rule{"[5m", vector(at("w1", "0.25"))},
-	)
+	srv := newServer(t, rule{"[15m", vector(at("w1", "0.5"))}, rule{"[5m", vector(at("w1", "0.25"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{15 * time.Minute, 5 * time.Minute, 5 * time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := []load.Sample{
-		{
-			Node: "w1", Window: 5 * time.Minute, End: evaluationTime(),
-			Stats: load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)},
-		},
-		{
-			Node: "w1", Window: 15 * time.Minute, End: evaluationTime(),
-			Stats: load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)},
-		},
+		{Node: "w1", Window: 5 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)}},
+		{Node: "w1", Window: 15 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)}},
 	}
-	if diff := cmp.Diff(want, batch.Samples, equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, batch.Samples, equateValues())
 	if got := len(srv.asked()); got != 9 {
 		t.Errorf("%d queries, want one for the newest samples and 4 for each of two windows", got)
 	}
@@ -495,9 +461,7 @@ func TestFetch_ImpossibleValues(t *testing.T) {
 		nodeExporter(vector(at("w1", "NaN"), at("w2", "1.7")), vector(at("w1", "+Inf")), vector(at("w1", "-0.5")), vector())...)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	want := []load.Sample{sample("w2", meanOnly(1.7), load.Stat{})} // the watcher reads it as full
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, fetch(t, s), equateValues())
 }
 
 func TestFetch_SeveralSeriesOfNode(t *testing.T) {
@@ -510,18 +474,14 @@ func TestFetch_SeveralSeriesOfNode(t *testing.T) {
 		{"a number rather than NaN", []element{at("w1", "NaN"), at("w1:9100", "0.3")}, 0.3},
 		{"a number rather than NaN, whatever the order", []element{at("w1", "0.3"), at("w1:9100", "NaN")}, 0.3},
 		// An exporter on w1 with a deleted node: its instance is w1, but w1 has a series by name.
-		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"},
-			{`"node":"w1","instance":"10.0.0.1:9100"`, "0.2"}}, 0.2},
-		{"the earlier label, whatever the order", []element{{`"node":"w1","instance":"10.0.0.1:9100"`, "0.2"},
-			{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}}, 0.2},
+		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}, {`"node":"w1","instance":"10.0.0.1:9100"`, "0.2"}}, 0.2},
+		{"the earlier label, whatever the order", []element{{`"node":"w1","instance":"10.0.0.1:9100"`, "0.2"}, {`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}}, 0.2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"stddev_over_time", vector()}, rule{"node_cpu_seconds_total", vector(tt.elements...)})
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 			want := []load.Sample{sample("w1", meanOnly(tt.want), load.Stat{})}
-			if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-				t.Errorf("samples (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "samples", want, fetch(t, s), equateValues())
 		})
 	}
 }
@@ -532,9 +492,7 @@ func TestFetch_NodeWithoutCapacity(t *testing.T) {
 	srv := newServer(t, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"), at("w2", "6"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, newNode("w1", "10.0.0.1"), bare)
 	want := []load.Sample{sample("w1", known(0.25, 0.25), load.Stat{})}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, fetch(t, s), equateValues())
 }
 
 // TestFetch_LogsAlternationRarely has a server leave out another node at each of 100 refreshes.
@@ -563,9 +521,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	var log logged
 	for range 3 {
 		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		// Four responses have the same six series of no node; they count once.
 		if batch.UnmatchedCount != 6 {
 			t.Errorf("%d series are unmatched, want 6", batch.UnmatchedCount)
@@ -602,9 +558,7 @@ func TestFetch_NodeLabels(t *testing.T) {
 	srv := newServer(t, rule{"by (host, vm, " + targets + ")", vector(element{`"vm":"w1","instance":"w2"`, "0.5"})})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, NodeLabels: []string{"host", "vm"}}, twoNodes()...)
 	want := []load.Sample{sample("w1", known(0.5, 0.5), known(0.5, 0.5))}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, fetch(t, s), equateValues())
 }
 
 func TestFetch_EndAndClocks(t *testing.T) {
@@ -624,9 +578,7 @@ func TestFetch_EndAndClocks(t *testing.T) {
 			var log logged
 			for range 2 {
 				batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				if got := batch.Samples[0].End; !got.Equal(tt.want) {
 					t.Errorf("End %s, want %s", got, tt.want)
 				}
@@ -668,27 +620,11 @@ func TestFetch_NoNodes(t *testing.T) {
 	check.Error(t, err, "no Node is known")
 }
 
-func TestNew_UnreadableCAFile(t *testing.T) {
-	notPEM := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(notPEM, []byte("nothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, file := range map[string]string{"missing": "/nowhere/ca.crt", "without certificates": notPEM} {
-		t.Run(name, func(t *testing.T) {
-			cfg := complete(Config{Address: "http://127.0.0.1:9090", Config: httpclient.Config{CAFile: file}})
-			_, err := New(cfg, sourcetest.Lister(t), testingclock.NewFakePassiveClock(evaluationTime()))
-			check.Error(t, err, "caFile", file)
-		})
-	}
-}
-
 func writeCA(t *testing.T, srv *httptest.Server) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	block := &pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}
-	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	return file
 }
 
@@ -696,9 +632,7 @@ func TestFetch_SpanOfRule(t *testing.T) {
 	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.KubePrometheus}, twoNodes()...)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
 		t.Errorf("span of a sample over one minute: %v, want 6m", got)
 	}
@@ -716,9 +650,7 @@ func TestFetchPast(t *testing.T) {
 	s.mu.Unlock()
 	earlier := evaluationTime().Add(-time.Hour)
 	samples, err := src.FetchPast(t.Context(), load.CPU, load.Quantile{Window: 5 * time.Minute}, earlier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	got := map[string]float64{}
 	for _, sample := range samples {
 		got[sample.Node] = sample.Stats[load.CPU].Mean
@@ -726,14 +658,145 @@ func TestFetchPast(t *testing.T) {
 			t.Errorf("%+v has memory, which was not asked for", sample)
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"w1": 0.5, "w2": 0.25}, got); diff != "" {
-		t.Errorf("cpu (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "cpu", map[string]float64{"w1": 0.5, "w2": 0.25}, got)
 	if len(s.requests) != 1 || s.requests[0].FormValue("time") != fmt.Sprint(evaluated-3600) {
 		t.Errorf("%d requests, want one at the time of an hour before: %v", len(s.requests), s.asked())
 	}
 	s.setRules()
 	if _, err := src.FetchPast(t.Context(), load.CPU, load.Quantile{Window: 5 * time.Minute}, earlier); err == nil {
 		t.Error("no error without series")
+	}
+}
+
+// byMetric returns the values by metric. Each has to end at the time of evaluation.
+func byMetric(t *testing.T, batch source.Batch) map[string]map[string]float64 {
+	t.Helper()
+	values := map[string]map[string]float64{}
+	for _, metric := range batch.Metrics {
+		if !metric.End.Equal(evaluationTime()) {
+			t.Errorf("%s is of %v, want %v", metric.Metric, metric.End, evaluationTime())
+		}
+		values[metric.Metric] = metric.Values
+	}
+	return values
+}
+
+func TestFetch_NodeMetricsAndLoad(t *testing.T) {
+	refused := status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many series"}`)
+	latency := vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "1.5"})
+	load := nodeExporter(vector(at("10.0.0.1:9100", "0.25")), vector(), vector(), vector())
+	both := map[string]map[string]float64{"latency": {"w1": 0.5, "w2": 1.5}, "errors": {"w1": 7}}
+	errors := vector(at("10.0.0.1:8080", "7"), element{`"node":"unknown"`, "9"})
+
+	for _, tt := range []struct {
+		name        string
+		rules       []rule
+		wantSamples int
+		want        map[string]map[string]float64
+		failure     bool
+	}{
+		{"all succeed", append([]rule{{"latency", latency}, {"errors", errors}}, load...), 1, both, false},
+		{"one metric fails", append([]rule{{"latency", latency}, {"errors", refused}}, load...), 1, map[string]map[string]float64{"latency": both["latency"]}, false},
+		{"one metric is empty", append([]rule{{"latency", latency}, {"errors", vector()}}, load...), 1, map[string]map[string]float64{"latency": both["latency"]}, false},
+		{"all metrics fail", append([]rule{{"latency", refused}, {"errors", refused}}, load...), 1, map[string]map[string]float64{}, false},
+		{"load fails", []rule{{"latency", latency}, {"errors", errors}, {"", refused}}, 0, both, true},
+		{"load is empty", []rule{{"latency", latency}, {"errors", errors}}, 0, both, true},
+		{"all fail", []rule{{"", refused}}, 0, map[string]map[string]float64{}, true},
+		{"all are empty", nil, 0, map[string]map[string]float64{}, true},
+	} {
+		for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
+			t.Run(tt.name+", dialect "+string(dialect), func(t *testing.T) {
+				srv := newServer(t, tt.rules...)
+				s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect}, twoNodes()...)
+				batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency", "errors"}})
+				if (err != nil) != tt.failure {
+					t.Fatalf("Fetch: %v, want a failure: %v", err, tt.failure)
+				}
+				if len(batch.Samples) != tt.wantSamples {
+					t.Errorf("%d samples, want %d", len(batch.Samples), tt.wantSamples)
+				}
+				check.Equal(t, "values", tt.want, byMetric(t, batch))
+			})
+		}
+	}
+}
+
+func TestFetch_NodeMetricsOnly(t *testing.T) {
+	srv := newServer(t,
+		rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})})
+	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node", "Hostname"}}, twoNodes()...)
+	want := []string{"avg by (Hostname) (gpu)", "latency"}
+	batch, err := s.Fetch(t.Context(), source.Request{Metrics: want})
+	check.OK(t, err)
+	asked := srv.asked()
+	slices.Sort(asked)
+	check.Equal(t, "asked", want, asked)
+	// Of the two series of w1 the greater is taken.
+	values := map[string]float64{"w1": 3, "w2": 2}
+	check.Equal(t, "values", map[string]map[string]float64{want[0]: values, want[1]: values}, byMetric(t, batch))
+	if len(batch.Samples) > 0 {
+		t.Errorf("%d samples of load that nobody asked for", len(batch.Samples))
+	}
+}
+
+func TestFetch_HungLoadQuery(t *testing.T) {
+	t.Parallel()
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
+	for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
+		withTimeouts(t, func(timeout time.Duration) string {
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: timeout}}, twoNodes()...)
+			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
+			if diff := cmp.Diff(map[string]map[string]float64{"latency": {"w1": 1}}, byMetric(t, batch)); err == nil || diff != "" {
+				return fmt.Sprintf("%s: error %v, want one; values (-want +got):\n%s", dialect, err, diff)
+			}
+			return ""
+		})
+	}
+}
+
+// TestFetch_WhoseSeriesCount has a tenant's target beside the exporter of w1. Both are of one rank where their instances are alike.
+func TestFetch_WhoseSeriesCount(t *testing.T) {
+	of := func(instance, namespace, value string) element {
+		return element{`"instance":"` + instance + `","node":"w1","job":"a","namespace":"` + namespace + `"`, value}
+	}
+	for _, tt := range []struct {
+		name      string
+		series    []element
+		want      float64
+		contested bool
+	}{
+		{"the node's own address before others", []element{of("10.8.0.1:80", "tenant", "0.9"), of("10.0.0.1:9100", "monitoring", "0.25")}, 0.25, false},
+		{"the node's own name before others", []element{of("w1:9100", "monitoring", "0.25"), of("10.8.0.1:80", "tenant", "0.9")}, 0.25, false},
+		{"another node's address is not its own", []element{of("[fd00::2]:9100", "tenant", "0.9"), of("w1", "monitoring", "0.25")}, 0.25, false},
+		{"two at the node's address differ by more than 5 points", []element{of("10.0.0.1:9100", "monitoring", "0.25"), of("10.0.0.1:30000", "tenant", "0.31")}, 0, true},
+		{"two at the node's address differ by less: the higher", []element{of("10.0.0.1:9100", "monitoring", "0.25"), of("w1", "tenant", "0.29")}, 0.29, false},
+		{"two elsewhere differ", []element{of("10.8.0.1:80", "monitoring", "0.25"), of("10.8.0.2:80", "tenant", "0.9")}, 0, true},
+		{"a third between the two", []element{of("w1", "a", "0.1"), of("w1", "b", "0.14"), of("w1", "c", "0.18")}, 0, true},
+		{"pods of one target set, as in a rollout: the higher", []element{of("10.8.0.1:80", "monitoring", "0.25"), of("10.8.0.2:80", "monitoring", "0.9")}, 0.9, false},
+		{"a number that is none contests nothing", []element{of("w1", "monitoring", "0.25"), of("w1", "tenant", "NaN")}, 0.25, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(tt.series...)})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, NodeLabels: []string{"node"}}, twoNodes()...)
+			var log logged
+			var batch source.Batch
+			for range 3 {
+				batch, _ = s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
+			}
+			if got := len(batch.Contested) == 1 && batch.Contested[0].Node == "w1"; got != tt.contested {
+				t.Errorf("contested %+v, want w1: %t", batch.Contested, tt.contested)
+			}
+			if tt.contested != (len(batch.Samples) == 0) || !tt.contested && batch.Samples[0].Stats[0].Mean != tt.want {
+				t.Errorf("samples %+v, want %v", batch.Samples, tt.want)
+			}
+			lines := log.take()
+			if got := countContaining(lines, "scored by what their pods request"); (got == 1) != tt.contested {
+				t.Errorf("%q, want one line about a contested node in three refreshes: %t", lines, tt.contested)
+			}
+			if tt.contested && !strings.Contains(strings.Join(lines, ""), "namespace=") {
+				t.Errorf("%q, want the target sets", lines)
+			}
+		})
 	}
 }

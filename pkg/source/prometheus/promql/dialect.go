@@ -3,12 +3,15 @@ package promql
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -46,7 +49,6 @@ type sampling struct {
 	window model.Duration
 	// rate is the length of the short rates for a deviation.
 	rate model.Duration
-	// step is the distance between two of them.
 	step model.Duration
 	// shorter are windows to fall back to, the longest first, for a counter that does not cover the window.
 	shorter []model.Duration
@@ -70,9 +72,7 @@ func samplingOf(window time.Duration) sampling {
 	}
 	// The kubelet's samples are up to fifteen seconds old already when they are scraped.
 	s := sampling{
-		window:        model.Duration(window),
-		rate:          model.Duration(rate),
-		step:          model.Duration(step),
+		window: model.Duration(window), rate: model.Duration(rate), step: model.Duration(step),
 		recentSeconds: int(max(rate, time.Minute).Seconds()),
 	}
 	for shorter := window / 2; shorter > rate/2; shorter /= 2 {
@@ -84,10 +84,7 @@ func samplingOf(window time.Duration) sampling {
 // expression is the PromQL for the mean and for the standard deviation of one resource over a window.
 type expression struct {
 	mean, stdDev string
-	// span is as in Query.
-	span time.Duration
-	// reads and overCapacity are as in Query.
-	reads        Reads
+	span         time.Duration
 	overCapacity bool
 }
 
@@ -96,7 +93,7 @@ func (e *expression) query(kind Kind, q Query) Query {
 	if kind == StdDev {
 		q.PromQL = e.stdDev
 	}
-	q.OverCapacity, q.Span, q.Reads = e.overCapacity, e.span, e.reads
+	q.OverCapacity, q.Span = e.overCapacity, e.span
 	return q
 }
 
@@ -108,11 +105,7 @@ func (d Dialect) newestSample(r load.Resource, by Labels) string {
 
 // FirstOf formats each selector and returns the PromQL for the first of them that a node has.
 func FirstOf(selectors []string, format string) string {
-	alternatives := make([]string, len(selectors))
-	for i, selector := range selectors {
-		alternatives[i] = fmt.Sprintf(format, selector)
-	}
-	return strings.Join(alternatives, " or ")
+	return strings.Join(text.Each(selectors, func(selector string) string { return fmt.Sprintf(format, selector) }), " or ")
 }
 
 // Series returns selectors of the dialect's series for a resource: alternatives, the preferred one first.
@@ -167,10 +160,7 @@ func nodeExporterCPU(idle string, by Labels, s sampling) expression {
 	deviation := func(by Labels) string {
 		return fmt.Sprintf("stddev_over_time((%s)[%s:%s])", nodeExporterUsed(by, s.rate), s.window, s.step)
 	}
-	e := expression{
-		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle),
-		stdDev: deviation(by),
-	}
+	e := expression{mean: fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle), stdDev: deviation(by)}
 	if across, ok := acrossPods(deviation, by, idle); ok {
 		e.stdDev = across
 	}
@@ -258,4 +248,51 @@ func bytesExpression(gauge string, by Labels, s sampling) expression {
 			s.recentSeconds)
 	}
 	return expression{mean: over("avg_over_time"), stdDev: over("stddev_over_time"), overCapacity: true}
+}
+
+// quantile returns the query for a quantile of utilization, without a deviation. As with a mean, only existing series count.
+// Counters need a subquery: they have no value before a rate is taken. Quantiles of a gauge are taken of its samples.
+//
+// A new load first shows once it has lasted (1 − fraction) of the window. The quantile then rises over the span, the length of
+// the rates. The quantile of a gauge rises at once. It has the same span, because 0 means the window.
+func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float64) expression {
+	series, q := d.Series(r), format(fraction)
+	e := expression{span: time.Duration(s.rate)}
+	switch {
+	case d == NodeExporter && r == load.CPU:
+		statistic := func(by Labels) string {
+			return fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s])", q, nodeExporterUsed(by, s.rate), s.window, s.step)
+		}
+		var ok bool
+		if e.mean, ok = acrossPods(statistic, by, series[0]); !ok {
+			e.mean = fmt.Sprintf("%s and count by (%s) (%s)", statistic(by), by, series[0])
+		}
+	case d == NodeExporter:
+		// A high quantile of what is used is a low one of what is available.
+		e.mean = fmt.Sprintf("max by (%s) (1 - quantile_over_time(%s, %s[%s]) / %s)", by, format(1-fraction), series[0], s.window,
+			nodeExporterMemoryTotal)
+	case d == KubePrometheus:
+		e.mean = fmt.Sprintf("(%s) and (%s)",
+			FirstOf(series, "max by ("+by.String()+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
+			FirstOf(series, "max by ("+by.String()+") (%s)"))
+		if r == load.CPU {
+			e.span = ruled
+		}
+	case r == load.CPU:
+		e.mean = fmt.Sprintf(
+			"quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and count by (%s) (%s and timestamp(%s) > time() - %d)",
+			q, by, rateWithin(series[0], s.rate, 2), s.window, s.step, by, series[0], series[0], s.recentSeconds,
+		)
+		e.overCapacity = true
+	default:
+		e.mean = fmt.Sprintf("max by (%s) (quantile_over_time(%s, %s[%s]) and timestamp(%s) > time() - %d)", by, q, series[0],
+			s.window, series[0], s.recentSeconds)
+		e.overCapacity = true
+	}
+	return e
+}
+
+// format writes a fraction without the digits that rounding adds.
+func format(fraction float64) string {
+	return strconv.FormatFloat(math.Round(fraction*1e6)/1e6, 'f', -1, 64)
 }

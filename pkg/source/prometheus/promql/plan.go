@@ -39,8 +39,6 @@ type Query struct {
 	Dialect Dialect
 	// OverCapacity reports that the result is an amount (cores, bytes), to be divided by the node's capacity, and no fraction.
 	OverCapacity bool
-	// Reads are the moments that a custom query reads.
-	Reads Reads
 	// Span is the measured span where it differs from the window, otherwise 0.
 	Span time.Duration
 }

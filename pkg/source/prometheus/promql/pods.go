@@ -17,8 +17,6 @@ const (
 	PodWindow = 5 * time.Minute
 	// RuleInterval is the evaluation interval of the recording rules.
 	RuleInterval = 5 * time.Minute
-	// PodOwners selects the series of kube-state-metrics that say who controls a pod.
-	PodOwners = `kube_pod_owner{owner_is_controller="true",owner_kind!="Node"}`
 )
 
 // These match names that controllers generate. The group of podNamePattern is the workload.
@@ -33,9 +31,8 @@ var (
 type PodFamily struct {
 	Name string
 	// series are the names, matchers further conditions beside namespace and pod.
-	series   [load.ResourceCount]string
-	matchers string
-	// containers tells series of containers from series of pods.
+	series     [load.ResourceCount]string
+	matchers   string
 	containers bool
 }
 
@@ -88,10 +85,7 @@ func except(namespaces []string) string {
 	if len(namespaces) == 0 {
 		return ""
 	}
-	quoted := make([]string, len(namespaces)) // they are labels of series, which can be any text
-	for i, namespace := range namespaces {
-		quoted[i] = regexp.QuoteMeta(namespace)
-	}
+	quoted := text.Each(namespaces, regexp.QuoteMeta) // they are labels of series, which can be any text
 	return fmt.Sprintf(",namespace!~%q", strings.Join(quoted, "|"))
 }
 
@@ -133,7 +127,7 @@ func RecordingRules() (rules []RecordingRule) {
 	f := PodFamilies()[1]
 	for r := range load.ResourceCount {
 		for s := range SumCount {
-			rules = append(rules, RecordingRule{Record: ruleName(r, s), Expr: sumByWorkload(byPodName(s.of(f.pastUsage(r))))})
+			rules = append(rules, RecordingRule{Record: ruleName(r, s), Expr: sumByWorkload(s.of(f.pastUsage(r)))})
 		}
 	}
 	return rules
@@ -160,41 +154,20 @@ func (f *PodFamily) pastUsage(r load.Resource) string {
 		model.Duration(PodWindow), series, model.Duration(quarter), model.Duration(PodWindow-quarter), series, model.Duration(quarter)))
 }
 
-// byPodName adds the label workload, derived from the pod's name as controllers make it:
+// sumByWorkload adds up values of pods by workload. The workload is derived from the pod's name as controllers make it:
 //   - Deployment-hash-random, CronJob-minutes-random,
 //   - ReplicaSet-random, DaemonSet-random, Job-random,
 //   - StatefulSet-number.
 //
-// Other pods get none.
-func byPodName(pods string) string {
-	return fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", "%s")`, pods, podNamePattern)
-}
-
-// byPodOwner adds the label workload, derived from the controlling owner's name by kube-state-metrics.
-// Where a pod's name had several owners in the period, one of them counts.
-func byPodOwner(pods string, period time.Duration) string {
-	owner := fmt.Sprintf(`max by (namespace, pod, owner_kind, owner_name) (last_over_time(%s[%s]))`, PodOwners, model.Duration(period))
-	owner = fmt.Sprintf(`topk by (namespace, pod) (1, %s)`, owner)
-	owner = fmt.Sprintf(`label_join(%s, "owner", "/", "owner_kind", "owner_name")`, owner)
-	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "[^/]*/(.*)")`, owner)
-	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "ReplicaSet/(.+)-%s")`, owner, hashPattern)
-	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "Job/(.+)-[0-9]{8}")`, owner)
-	return fmt.Sprintf("(%s) * on (namespace, pod) group_left (workload) (%s)", pods, owner)
-}
-
+// Other pods have an empty one.
 func sumByWorkload(pods string) string {
-	return fmt.Sprintf("sum by (namespace, workload) (%s)", pods)
+	return fmt.Sprintf(`sum by (namespace, workload) (label_replace(%s, "workload", "$1", "pod", "%s"))`, pods, podNamePattern)
 }
 
 // History returns the query for a sum over each workload's pods in the period before the evaluation.
 // The sum covers all looks, one each step. Each costs Prometheus about as much as a query for the present.
-// owners reports whether kube-state-metrics has the owners.
-func (f *PodFamily) History(r load.Resource, s Sum, period, step time.Duration, owners bool) string {
-	pods := fmt.Sprintf("sum_over_time((%s)[%s:%s])", s.of(f.pastUsage(r)), model.Duration(period), model.Duration(step))
-	if owners {
-		return sumByWorkload(byPodOwner(pods, period))
-	}
-	return sumByWorkload(byPodName(pods))
+func (f *PodFamily) History(r load.Resource, s Sum, period, step time.Duration) string {
+	return sumByWorkload(fmt.Sprintf("sum_over_time((%s)[%s:%s])", s.of(f.pastUsage(r)), model.Duration(period), model.Duration(step)))
 }
 
 // RecordedHistory is History from the recording rules, which look at each RuleInterval. It leaves out some namespaces.

@@ -24,10 +24,8 @@ import (
 const (
 	// LongestGet is the longest encoded query that is sent in a URL; servers and proxies refuse URLs beyond 8 KiB.
 	LongestGet = 6 << 10
-	// pieceBytes is the size of the pieces in which a response is decoded.
 	pieceBytes = 32 << 10
-	// headBytes is the size of the beginning that errors show.
-	headBytes = 1 << 10
+	headBytes  = 1 << 10
 )
 
 // The paths of the API, below the server's address.
@@ -153,7 +151,6 @@ func (c *Client) read(resp *http.Response, bounds Bounds, elements Elements) (an
 	return answer, nil
 }
 
-// clean returns the error without secrets, and cut.
 func (c *Client) clean(e *RefusedError) *RefusedError {
 	return &RefusedError{
 		Kind: c.http.Excerpt(e.Kind), Message: c.http.Excerpt(e.Message),
@@ -177,7 +174,6 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// refusal returns the error for a status other than 2xx, with Prometheus' reason.
 func (c *Client) refusal(resp *http.Response) error {
 	err := c.http.NewStatusError(resp)
 	switch resp.StatusCode {

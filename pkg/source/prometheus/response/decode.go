@@ -6,18 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 const (
-	// maxWarnings bounds the kept warnings of a response.
 	maxWarnings = 5
 	// maxLabels bounds a map for reuse: clearing a map takes as long as its largest size ever.
 	maxLabels = 64
@@ -140,9 +145,7 @@ func Matrix[Labels any](reset func(*Labels), visit func(*Series[Labels])) Elemen
 	})}
 }
 
-func each[Labels any](
-	reset func(*Labels), visit func(*Series[Labels], *numbers) error,
-) func(*jsonstream.Decoder, *numbers) error {
+func each[Labels any](reset func(*Labels), visit func(*Series[Labels], *numbers) error) func(*jsonstream.Decoder, *numbers) error {
 	var s Series[Labels]
 	return func(dec *jsonstream.Decoder, n *numbers) error {
 		reset(&s.Metric)
@@ -273,4 +276,62 @@ func refusal(body []byte, tooLong string) *RefusedError {
 		return nil
 	}
 	return &e.err
+}
+
+// Matcher finds the Nodes that series belong to. It does not change.
+type Matcher struct {
+	Nodes []*corev1.Node
+	Index *source.NodeIndex
+	// labels are the labels that may name a node, the preferred one first.
+	labels  []string
+	excerpt func(string) string
+}
+
+// NewMatcher returns a Matcher by labels, the preferred one first. excerpt cleans a server's text.
+func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
+	return &Matcher{Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt}
+}
+
+// Match returns the position of the series' Node, and the rank among the labels of the one that names it.
+func (m *Matcher) Match(series map[string]string) (position, rank int, ok bool) {
+	for rank, label := range m.labels {
+		value, present := series[label]
+		if !present {
+			continue
+		}
+		if position, ok := m.Index.Match(value); ok {
+			return position, rank, true
+		}
+	}
+	return 0, 0, false
+}
+
+func (m *Matcher) describe(series map[string]string) string {
+	return m.write("", series, m.labels)
+}
+
+// DescribeAll writes a series with all of its labels.
+func (m *Matcher) DescribeAll(series map[string]string) string {
+	names := slices.Sorted(maps.Keys(series))
+	names = slices.DeleteFunc(names, func(name string) bool { return name == model.MetricNameLabel })
+	return m.write(m.excerpt(series[model.MetricNameLabel]), series, names)
+}
+
+func (m *Matcher) write(name string, series map[string]string, labels []string) string {
+	var parts []string
+	for _, label := range labels {
+		if value, ok := series[label]; ok {
+			parts = append(parts, fmt.Sprintf("%s=%q", m.excerpt(label), m.excerpt(value)))
+		}
+	}
+	return text.Excerpt(name + "{" + strings.Join(parts, ", ") + "}")
+}
+
+// capacity returns the cores or bytes of the node at a position. Usage includes the system's: allocatable would be too little.
+func (m *Matcher) capacity(position int, r load.Resource) float64 {
+	capacity := m.Nodes[position].Status.Capacity
+	if r == load.CPU {
+		return capacity.Cpu().AsApproximateFloat64()
+	}
+	return capacity.Memory().AsApproximateFloat64()
 }

@@ -72,7 +72,6 @@ type Result struct {
 	Rejected source.Rejected
 }
 
-// claims collects the values of a response.
 type claims struct {
 	all  []claim
 	sets map[TargetSet]*TargetSet

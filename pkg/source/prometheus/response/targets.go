@@ -60,7 +60,6 @@ func (s TargetSet) clean(excerpt func(string) string) TargetSet {
 	return TargetSet{Job: excerpt(s.Job), Namespace: excerpt(s.Namespace), Service: excerpt(s.Service)}
 }
 
-// claim is the value of a series for the node at a position.
 type claim struct {
 	position int
 	value    float64
