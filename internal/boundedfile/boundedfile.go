@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 )
@@ -54,6 +55,24 @@ func (f *File) Read(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("read %s: the file system has not responded: %w", f.path, context.Cause(ctx))
 	}
+}
+
+// ReadToken reads a file of at most MaxTokenBytes.
+func ReadToken(name string) ([]byte, error) { return readCredential(name, MaxTokenBytes) }
+
+// ReadCA reads a file of at most MaxCABytes.
+func ReadCA(name string) ([]byte, error) { return readCredential(name, MaxCABytes) }
+
+func readCredential(name string, maxBytes int64) ([]byte, error) {
+	// A mounted file system may hang.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return New(name, maxBytes).Read(ctx)
+}
+
+// ReadConfiguration reads a file of at most MaxConfigurationBytes.
+func ReadConfiguration(ctx context.Context, name string) ([]byte, error) {
+	return New(name, MaxConfigurationBytes).Read(ctx)
 }
 
 func read(path string, maxBytes int64) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
@@ -19,9 +20,7 @@ const maxBytes = 8
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // readWithin reads with a bound of a minute. The context of the test ends only with the test, so that a read that hangs would not
@@ -54,30 +53,20 @@ func TestFile_Read(t *testing.T) {
 		{"white space alone", func(t *testing.T, path string) { write(t, path, " \n\t\n") }, "", "is empty"},
 		{"no file", func(*testing.T, string) {}, "", "no such file"},
 		{"a directory", func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Mkdir(path, 0o700))
 		}, "", "is not a regular file"},
 		{"a FIFO without a writer", func(t *testing.T, path string) {
-			if err := syscall.Mkfifo(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, syscall.Mkfifo(path, 0o600))
 		}, "", "is not a regular file"},
 		{"a device", func(t *testing.T, path string) {
-			if err := os.Symlink("/dev/zero", path); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Symlink("/dev/zero", path))
 		}, "", "is not a regular file"},
 		{"a link to nothing", func(t *testing.T, path string) {
-			if err := os.Symlink("absent", path); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Symlink("absent", path))
 		}, "", "no such file"},
 		{"a file without the right to read it", func(t *testing.T, path string) {
 			write(t, path, "token")
-			if err := os.Chmod(path, 0); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Chmod(path, 0))
 			if os.Getuid() == 0 {
 				t.Skip("root may read every file")
 			}
@@ -113,9 +102,7 @@ func TestFile_ReadsWhatIsThereNow(t *testing.T) {
 		write(t, path, "rewrite") // has the same size, and perhaps the same modification time
 		expect(t, f, "rewrite")
 		write(t, other, "renamed")
-		if err := os.Rename(other, path); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Rename(other, path))
 		expect(t, f, "renamed")
 	})
 	// A kubelet writes the files of a Secret to a new folder, and moves the link ..data there. token links to ..data/token.
@@ -123,20 +110,12 @@ func TestFile_ReadsWhatIsThereNow(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "token")
 		f := New(path, maxBytes)
-		if err := os.Symlink(filepath.Join("..data", "token"), path); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(filepath.Join("..data", "token"), path))
 		for _, content := range []string{"first", "second"} {
-			if err := os.Mkdir(filepath.Join(dir, content), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Mkdir(filepath.Join(dir, content), 0o700))
 			write(t, filepath.Join(dir, content, "token"), content)
-			if err := os.Symlink(content, filepath.Join(dir, "..data_tmp")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Symlink(content, filepath.Join(dir, "..data_tmp")))
+			check.OK(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 			expect(t, f, content)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestTable(t *testing.T) {
@@ -58,9 +58,7 @@ b     ` + "\x1b[31m90.0\x1b[m" + `    22     Absent`},
 		t.Run(tc.name, func(t *testing.T) {
 			p := &Printer{}
 			NewTable(columns, tc.rows, tc.s).Print(p, true)
-			if diff := cmp.Diff(tc.want, "\n"+strings.TrimSuffix(p.String(), "\n")); diff != "" {
-				t.Errorf("table (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "table", tc.want, "\n"+strings.TrimSuffix(p.String(), "\n"))
 		})
 	}
 }
@@ -96,35 +94,9 @@ func TestPrinter_Colors(t *testing.T) {
 	}
 }
 
-func TestStyleOf_Locale(t *testing.T) {
-	for _, tc := range []struct {
-		all, ctype, lang string
-		want             string
-	}{
-		{"", "", "", "✓ █▒· 3 × 2 …"},
-		{"", "", "en_US.UTF-8", "✓ █▒· 3 × 2 …"},
-		{"", "", "C", "+ #=. 3 * 2 ~"},
-		{"", "C.utf8", "C", "✓ █▒· 3 × 2 …"},
-		{"POSIX", "", "en_US.UTF-8", "+ #=. 3 * 2 ~"},
-		{"", "de_DE.ISO-8859-1", "en_US.UTF-8", "+ #=. 3 * 2 ~"},
-	} {
-		t.Setenv("LC_ALL", tc.all)
-		t.Setenv("LC_CTYPE", tc.ctype)
-		t.Setenv("LANG", tc.lang)
-		p := &Printer{Style: StyleOf(nil)}
-		p.Printf("✓ █▒· 3 × 2 …")
-		if p.String() != tc.want {
-			t.Errorf("%+v: %s", tc, p)
-		}
-	}
-}
-
 func TestStyleOf_File(t *testing.T) {
-	t.Setenv("LC_ALL", "C.UTF-8")
 	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer func() { _ = file.Close() }()
 	if s := StyleOf(file); s != (Style{}) {
 		t.Errorf("style %+v of a file", s)

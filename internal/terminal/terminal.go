@@ -2,7 +2,6 @@
 package terminal
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -33,35 +32,19 @@ type Style struct {
 	Color bool
 	// Width is the width of the terminal in columns; 0 if the output is no terminal.
 	Width int
-	// ASCII replaces signs such as ✓ with ASCII characters.
-	ASCII bool
 }
 
-// StyleOf returns the style of an output. NO_COLOR turns colors off. A locale without UTF-8, such as C, turns ASCII on.
+// StyleOf returns the style of an output. NO_COLOR turns colors off.
 func StyleOf(w io.Writer) Style {
-	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
-	// Containers have no locale, though the user's terminal may show UTF-8.
-	s := Style{ASCII: locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")}
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return s
+		return Style{}
 	}
-	s.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	s := Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 		s.Width = width
 	}
 	return s
-}
-
-// asciiForms replaces signs with characters of the same width, so that columns stay aligned.
-var asciiForms = strings.NewReplacer("✓", "+", "✗", "x", "█", "#", "▒", "=", "·", ".", "×", "*", "…", "~", "–", "-")
-
-// Encode returns the text in characters that the output can show.
-func (s Style) Encode(text string) string {
-	if s.ASCII {
-		return asciiForms.Replace(text)
-	}
-	return text
 }
 
 // Paint returns text in a color, if the style has colors.
@@ -101,7 +84,7 @@ func (p *Printer) Painted(c Color, s string) Painted { return Painted(p.Paint(c,
 func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(&p.text, format, escaped(args)...) }
 
 // String returns the text.
-func (p *Printer) String() string { return p.Encode(p.text.String()) }
+func (p *Printer) String() string { return p.text.String() }
 
 func escaped(args []any) []any {
 	args = slices.Clone(args)

@@ -2,18 +2,37 @@
 package text
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
 	// excerptBytes bounds an Excerpt.
 	excerptBytes = 256
+	ellipsis     = "…"
 	// listBytes bounds the result of FirstN.
 	listBytes = 512
 	// listElements is the number of elements that FirstN shows.
 	listElements = 5
+)
+
+// The parts of pods' names that controllers make.
+const (
+	// PodNameLetters are the characters of hashes and of random suffixes: those of k8s.io/apimachinery/pkg/util/rand.
+	PodNameLetters = "bcdfghjklmnpqrstvwxz2456789"
+	// MinPodNameHash and MaxPodNameHash bound the length of a Deployment's hash in the names of its ReplicaSets.
+	MinPodNameHash, MaxPodNameHash = 6, 10
+	// JobTimeDigits is the length of a CronJob's time in the names of its Jobs: minutes since 1970.
+	JobTimeDigits = 8
 )
 
 // Excerpt returns a server's text for logs, errors and events: on one line, control characters escaped, cut at 256 bytes.
@@ -80,8 +99,6 @@ func Each[T any](list []T, of func(T) string) []string {
 	return texts
 }
 
-const ellipsis = "…"
-
 // cut returns at most n bytes of a text. An ellipsis ends a cut text.
 func cut(text string, n int) string {
 	if len(text) <= n {
@@ -124,4 +141,45 @@ func ShellQuote(text string) string {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// HTTPURL returns an http(s) URL with a host, or nil. An error would repeat the address, which may hold a password.
+func HTTPURL(address string) *url.URL {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil
+	}
+	return u
+}
+
+// PortOf returns the port of an http(s) URL, or its scheme's default.
+func PortOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+// NameHash returns a function that hashes names by a random key, as kind-HASH. Equal names of a kind stay equal, and an empty name
+// stays empty.
+func NameHash() func(kind, name string) string {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails
+	return func(kind, name string) string {
+		if name == "" {
+			return ""
+		}
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(kind + "\x00" + name))
+		return kind + "-" + hex.EncodeToString(h.Sum(nil)[:8])
+	}
+}
+
+// ParseName reads NAMESPACE/NAME. The error names the object.
+func ParseName(value, object string) (types.NamespacedName, error) {
+	namespace, name, _ := strings.Cut(value, "/")
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("%q; write NAMESPACE/NAME of %s", value, object)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

@@ -3,11 +3,14 @@ package text
 import (
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestExcerpt(t *testing.T) {
@@ -77,5 +80,46 @@ func TestExcerptError(t *testing.T) {
 func TestEach(t *testing.T) {
 	if got := Each([]int{3, 12}, strconv.Itoa); !slices.Equal(got, []string{"3", "12"}) {
 		t.Errorf("%v, want 3, 12", got)
+	}
+}
+
+func TestPortOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://a": "80", "https://a/b": "443", "http://a:9090": "9090", "https://[::1]": "443",
+	} {
+		if got := PortOf(HTTPURL(address)); got != want {
+			t.Errorf("port %q of %s, want %s", got, address, want)
+		}
+	}
+	for _, address := range []string{"", "a", "a:9090", "ftp://a", "http://", "http://:9090", "http://a:b", "//a"} {
+		if u := HTTPURL(address); u != nil {
+			t.Errorf("%q is %v, want no URL", address, u)
+		}
+	}
+}
+
+func TestNameHash(t *testing.T) {
+	a, b := NameHash(), NameHash()
+	if got := a("node", "worker-1"); got != a("node", "worker-1") || !regexp.MustCompile(`^node-[0-9a-f]{16}$`).MatchString(got) {
+		t.Errorf("hash %q, want node- and 16 hexadecimal digits, twice", got)
+	}
+	if a("node", "x") == a("node", "y") || a("node", "x") == b("node", "x") || a("node", "x")[5:] == a("pool", "x")[5:] {
+		t.Error("hashes of other names, keys or kinds are equal")
+	}
+	if got := a("node", ""); got != "" {
+		t.Errorf("hash %q of no name", got)
+	}
+}
+
+func TestParseName(t *testing.T) {
+	want := types.NamespacedName{Namespace: "ns", Name: "n"}
+	if got, err := ParseName("ns/n", "the Service"); err != nil || got != want {
+		t.Errorf("%v, error %v; want %v", got, err, want)
+	}
+	for _, value := range []string{"", "n", "/n", "ns/", "ns/n/x"} {
+		want := `"` + value + `"; write NAMESPACE/NAME of the Service`
+		if _, err := ParseName(value, "the Service"); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,9 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, server Server, handler http.HandlerFunc) (address string, end func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	result := make(chan error, 1)
@@ -42,9 +42,7 @@ func get(t *testing.T, address, path string, header ...string) int {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, value := range header {
 		r.Header.Set("X-Padding", value)
 	}
@@ -60,9 +58,7 @@ func get(t *testing.T, address, path string, header ...string) int {
 func dial(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	_, _ = io.WriteString(conn, text) // the server may have closed it
@@ -90,9 +86,7 @@ func TestServe_EndsWithContext(t *testing.T) {
 		t.Errorf("error %v at the end of the context", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_ = listener.Close()
 	if err := Serve(t.Context(), listener, nil); err == nil {
 		t.Error("a closed listener is no error")

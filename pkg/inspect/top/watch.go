@@ -303,7 +303,7 @@ func (m *nodeWatch) visible() int { return max(m.height-otherLines, 0) }
 
 // View implements tea.Model.
 func (m *nodeWatch) View() tea.View {
-	view := tea.NewView(m.style.Encode(m.content()))
+	view := tea.NewView(m.content())
 	view.AltScreen = true
 	return view
 }

@@ -33,7 +33,7 @@ var tableColumns = []tableColumn{
 
 // WriteTables writes a table for each report.
 func WriteTables(w io.Writer, reports []*Report) error {
-	p := &terminal.Printer{Style: terminal.Style{ASCII: terminal.StyleOf(w).ASCII}}
+	p := &terminal.Printer{}
 	for i, r := range reports {
 		if i > 0 {
 			p.Printf("\n")
