@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -13,12 +12,11 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // withLine has a load line that is waived where it leaves a pod no node, and preemption.
 const withLine = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     preFilter: {enabled: [{name: LoadThreshold}]}
@@ -57,7 +55,7 @@ func TestAttempt(t *testing.T) {
 				preempt = func(victims []*corev1.Pod) error { return s.Remove(victims[0]) }
 			}
 			results, err := sim.Attempt(t.Context(), pod("p", "1", "1Gi").Priority(tc.priority).Obj(), s.Decide, preempt)
-			must(t, err)
+			check.OK(t, err)
 			var got []attempt
 			for _, d := range results {
 				a := attempt{Node: d.Node, Waived: d.Waived()}
@@ -66,9 +64,7 @@ func TestAttempt(t *testing.T) {
 				}
 				got = append(got, a)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("attempts (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "attempts", tc.want, got)
 		})
 	}
 }
@@ -86,8 +82,6 @@ func (hopeful) PostFilter(
 
 func TestAttempt_IsBounded(t *testing.T) {
 	const yaml = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles: [{plugins: {postFilter: {disabled: [{name: DefaultPreemption}], enabled: [{name: Hopeful}]}}}]
 `
 	build := func(context.Context, apiruntime.Object, minor.Handle) (minor.Plugin, error) { return hopeful{}, nil }

@@ -14,12 +14,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // withLoad is the stock profile with the plugins that read load from loads.
 const withLoad = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     multiPoint:
@@ -33,8 +32,6 @@ profiles:
 
 // recommended is the recommended profile.
 const recommended = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     multiPoint:
@@ -62,9 +59,9 @@ func benchmark(b *testing.B, decide func(*sim.Scheduler, context.Context, *corev
 				b.ReportAllocs()
 				for b.Loop() {
 					d, err := decide(s, ctx, incoming)
-					must(b, err)
-					must(b, s.Assume(ctx, d))
-					must(b, s.Forget(ctx, d))
+					check.OK(b, err)
+					check.OK(b, s.Assume(ctx, d))
+					check.OK(b, s.Forget(ctx, d))
 				}
 				b.ReportMetric(float64(b.N)/(processorTime(b)-used).Seconds(), "decisions/cpu-s")
 			})
@@ -94,6 +91,6 @@ func populated(b *testing.B, yaml string, nodes int) *sim.Scheduler {
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	check.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -49,7 +49,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explains bool) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", nameOf(pod), err)
 	}
-	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
+	if err := s.updateSnapshot(ctx); err != nil {
 		return nil, err
 	}
 	c := &cycle{profile: p, scheduler: s, explains: explains}

@@ -12,9 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // placed returns a pod on node a.
@@ -24,7 +23,7 @@ func placed(name, uid string) *corev1.Pod { return pod(name, "1", "1Gi").UID(uid
 func uids(t *testing.T, s *sim.Scheduler) string {
 	t.Helper()
 	infos, err := s.NodeInfos(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	var names []string
 	for _, info := range infos {
 		for _, p := range info.GetPods() {
@@ -53,7 +52,7 @@ func TestFollow(t *testing.T) {
 		{"the deletion", placed("p", "2"), true, ""},
 		{"the deletion again", placed("p", "2"), true, ""},
 	} {
-		must(t, s.Follow(step.object, step.gone))
+		check.OK(t, s.Follow(step.object, step.gone))
 		if got := uids(t, s); got != step.want {
 			t.Errorf("%s: pods %q, want %q", step.name, got, step.want)
 		}
@@ -67,7 +66,7 @@ func TestFollow(t *testing.T) {
 func TestFollower_RetriesWhatFails(t *testing.T) {
 	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), placed("b", "2")}})
 	f := &sim.Follower{}
-	must(t, f.Apply(s))
+	check.OK(t, f.Apply(s))
 	f.Note(placed("bad", ""), false)
 	f.Note(placed("c", "3"), false)
 	for range 2 {
@@ -82,7 +81,7 @@ func TestFollower_RetriesWhatFails(t *testing.T) {
 	f.Note(placed("b", "2"), true)
 	f.Note(placed("b", "4"), false)
 	f.Note(placed("b", "4"), true)
-	must(t, f.Apply(s))
+	check.OK(t, f.Apply(s))
 	if got := uids(t, s); got != "c3" {
 		t.Errorf("pods %q, want c3: both pods b are gone", got)
 	}
@@ -100,9 +99,7 @@ func TestHandler(t *testing.T) {
 	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p", Obj: placed("p", "2")})
 	h.OnDelete(placed("q", "1"))
 	want := []string{"p1 false", "p1 false", "p1 true", "p2 false", "p2 true", "q1 true"}
-	if diff := cmp.Diff(want, noted); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, noted)
 }
 
 func TestRecreate(t *testing.T) {
@@ -112,9 +109,7 @@ func TestRecreate(t *testing.T) {
 	want := pod("p", "1", "1Gi").Label("app", "web").Priority(5).Phase(corev1.PodPending).Obj()
 	want.OwnerReferences = p.OwnerReferences
 	got := sim.Recreate(p)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got)
 	got.Labels["app"], got.Spec.Containers[0].Name = "changed", "changed"
 	if p.Labels["app"] != "web" || p.Spec.Containers[0].Name == "changed" {
 		t.Error("the pod shares what was changed")

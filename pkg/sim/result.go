@@ -38,10 +38,6 @@ type Result struct {
 	assumed *corev1.Pod
 }
 
-// MaxAttempts bounds the attempts to place a pod at once. It is one for each plugin with a limit to waive, and one after
-// preemption.
-const MaxAttempts = 4
-
 // Waived reports whether a PostFilter plugin waived a limit for the pod's next attempt, without preemption.
 func (r *Result) Waived() bool {
 	return r.Node == "" && r.PostFilter != nil && r.PostFilter.Status.IsSuccess() && r.PostFilter.NominatedNode == ""
@@ -113,7 +109,7 @@ func (c *cycle) explain(ctx context.Context, r *Result) {
 			}
 		}
 	}
-	nodes, _ := c.snapshot.List() // a snapshot returns no error
+	nodes, _ := c.scheduler.snapshot.List() // a snapshot returns no error
 	r.Nodes = make([]NodeResult, len(nodes))
 	for i, info := range nodes {
 		n := &r.Nodes[i]

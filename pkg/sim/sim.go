@@ -67,6 +67,8 @@ type Scheduler struct {
 	scheduler *scheduler.Scheduler
 	cluster   *cluster
 	profiles  map[string]*profile
+	// snapshot is the one that all profiles share.
+	snapshot  *cache.Snapshot
 	rand      *rand.Rand
 	activated func(pods map[string]*corev1.Pod)
 	// sequential says that nodes are filtered one after the other.
@@ -80,7 +82,6 @@ type Scheduler struct {
 // profile is a profile of the configuration.
 type profile struct {
 	framework.Framework
-	snapshot *cache.Snapshot
 	// weights are the weights of the score plugins, by name.
 	weights map[string]int64
 	// explainers are the plugins that show their terms, sorted by name.
@@ -122,9 +123,8 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 		return nil, err
 	}
 	for name, fw := range s.scheduler.Profiles {
-		p := &profile{
-			Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}, explainers: explainers[fw],
-		}
+		s.snapshot = fw.SnapshotSharedLister().(*cache.Snapshot)
+		p := &profile{Framework: fw, weights: map[string]int64{}, explainers: explainers[fw]}
 		for _, plugin := range fw.ListPlugins().Score.Enabled {
 			p.weights[plugin.Name] = int64(plugin.Weight)
 		}
@@ -184,24 +184,22 @@ func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
 // NodeInfos returns all nodes with their pods, as the scheduler's cache holds them. They are the scheduler's own: they must not be
 // changed, and are valid until the next call of any method.
 func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
-	for _, p := range s.profiles { // all profiles have the same snapshot
-		if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
-			return nil, err
-		}
-		return p.snapshot.List()
+	if err := s.updateSnapshot(ctx); err != nil {
+		return nil, err
 	}
-	return nil, nil
+	return s.snapshot.List()
 }
 
 // NodeInfo returns one node of NodeInfos.
 func (s *Scheduler) NodeInfo(ctx context.Context, name string) (fwk.NodeInfo, error) {
-	for _, p := range s.profiles { // all profiles have the same snapshot
-		if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
-			return nil, err
-		}
-		return p.snapshot.Get(name)
+	if err := s.updateSnapshot(ctx); err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("node %q: no profile", name)
+	return s.snapshot.Get(name)
+}
+
+func (s *Scheduler) updateSnapshot(ctx context.Context) error {
+	return s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), s.snapshot)
 }
 
 // Explainers returns the plugins of the named profile that explain themselves, sorted by name.

@@ -34,20 +34,16 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 // stock is the profile of a kube-scheduler without a configuration.
-const stock = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-`
+const stock = ""
 
 // byRequests filters by taints and requests, and scores by preferred taints and by what is left free.
 const byRequests = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     multiPoint:
@@ -63,10 +59,9 @@ profiles:
 
 func configuration(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
 	tb.Helper()
-	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(header+yaml), nil, nil)
+	check.OK(tb, err)
 	return object.(*schedulerconfig.KubeSchedulerConfiguration)
 }
 
@@ -74,9 +69,7 @@ func newScheduler(tb testing.TB, yaml string, o sim.Options) *sim.Scheduler {
 	tb.Helper()
 	o.Configuration = configuration(tb, yaml)
 	s, err := sim.New(tb.Context(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.OK(tb, err)
 	return s
 }
 
@@ -94,24 +87,17 @@ func pod(name, cpu, memory string) *st.PodWrapper {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName(corev1.DefaultSchedulerName).Req(resources(cpu, memory))
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 func decide(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	tb.Helper()
 	d, err := s.Decide(tb.Context(), pod)
-	must(tb, err)
+	check.OK(tb, err)
 	return d
 }
 
 func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	tb.Helper()
 	d, err := s.Explain(tb.Context(), pod)
-	must(tb, err)
+	check.OK(tb, err)
 	return d
 }
 
@@ -165,9 +151,7 @@ func TestExplain_ReasonsAndScoresOfStockPlugins(t *testing.T) {
 		{Name: "small", Plugin: "NodeResourcesFit", Code: "UnschedulableAndUnresolvable", Reasons: "Insufficient cpu"},
 		{Name: "tainted", Plugin: "TaintToleration", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) had untolerated taint(s)"},
 	}
-	if diff := cmp.Diff(want, summarize(d.Nodes)); diff != "" {
-		t.Errorf("nodes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "nodes", want, summarize(d.Nodes))
 	if d.Node != "idle" || d.Evaluated != 5 || d.Feasible != 2 || d.Err != nil || d.PostFilter != nil {
 		t.Errorf("decision %+v, want idle, the better of 2 among 5", d)
 	}
@@ -264,7 +248,7 @@ func TestDecide_Preemption(t *testing.T) {
 		node("a", "1", "8Gi"), node("b", "1", "8Gi"), low, pod("equal", "1", "1Gi").Priority(10).Node("b").Obj(), high,
 	}})
 	middle := pod("middle", "1", "1Gi").Priority(5).Obj()
-	must(t, s.Add(middle))
+	check.OK(t, s.Add(middle))
 
 	d := decide(t, s, middle)
 	if d.PostFilter == nil || d.PostFilter.NominatedNode != "a" {
@@ -281,7 +265,7 @@ func TestDecide_Preemption(t *testing.T) {
 		t.Errorf("error %q, want %q", d.Err, want)
 	}
 
-	must(t, s.Remove(low))
+	check.OK(t, s.Remove(low))
 	if d := decide(t, s, pod("other", "1", "1Gi").Priority(5).Obj()); d.Node != "" {
 		t.Errorf("another pod goes to %s, want nowhere: the place is kept for high", d.Node)
 	}
@@ -289,11 +273,11 @@ func TestDecide_Preemption(t *testing.T) {
 	if d.Node != "a" {
 		t.Fatalf("high goes to %q, want a", d.Node)
 	}
-	must(t, s.Assume(t.Context(), d))
+	check.OK(t, s.Assume(t.Context(), d))
 	bound := high.DeepCopy()
 	bound.Spec.NodeName = "a"
-	must(t, s.Update(bound))
-	must(t, s.Remove(bound))
+	check.OK(t, s.Update(bound))
+	check.OK(t, s.Remove(bound))
 	if d := decide(t, s, pod("lowest", "1", "1Gi").Obj()); d.Node != "a" {
 		t.Errorf("a pod of low priority goes to %q, want a: middle lost its place there to high", d.Node)
 	}
@@ -307,7 +291,7 @@ func TestDecide_PodThatWasNotAdded(t *testing.T) {
 	if d := decide(t, s, p); d.PostFilter == nil || d.PostFilter.NominatedNode != "a" {
 		t.Errorf("PostFilter %+v, want a place on a", d.PostFilter)
 	}
-	must(t, s.Add(p)) // it is not there
+	check.OK(t, s.Add(p)) // it is not there
 }
 
 func TestAssumeAndForget(t *testing.T) {
@@ -319,12 +303,12 @@ func TestAssumeAndForget(t *testing.T) {
 	if first.Node != "a" {
 		t.Fatalf("the first pod goes to %q, want a", first.Node)
 	}
-	must(t, s.Assume(t.Context(), first))
+	check.OK(t, s.Assume(t.Context(), first))
 	second := pod("second", "1", "1Gi").Obj()
 	if d := decide(t, s, second); d.Node != "b" {
 		t.Errorf("with the first pod on a the second goes to %q, want b", d.Node)
 	}
-	must(t, s.Forget(t.Context(), first))
+	check.OK(t, s.Forget(t.Context(), first))
 	if d := decide(t, s, second); d.Node != "a" {
 		t.Errorf("without the first pod the second goes to %q, want a", d.Node)
 	}
@@ -351,11 +335,11 @@ func TestAssume_ReservesVolumes(t *testing.T) {
 		},
 	}})
 	first, second := decide(t, s, pod("p1", "1", "1Gi").PVC("first").Obj()), pod("p2", "1", "1Gi").PVC("second").Obj()
-	must(t, s.Assume(t.Context(), first))
+	check.OK(t, s.Assume(t.Context(), first))
 	if d := decide(t, s, second); d.Node != "" {
 		t.Errorf("the second pod goes to %s, want nowhere: the volume is reserved", d.Node)
 	}
-	must(t, s.Forget(t.Context(), first))
+	check.OK(t, s.Forget(t.Context(), first))
 	if d := decide(t, s, second); d.Node != "a" {
 		t.Errorf("the second pod goes to %q, want a: the volume is free again (%v)", d.Node, d.Err)
 	}
@@ -376,7 +360,7 @@ func TestTies_FollowTheSeed(t *testing.T) {
 		s := newScheduler(t, stock, sim.Options{Objects: nodes, Rand: rand.New(rand.NewPCG(seed, 0))})
 		for i := range 40 {
 			d := decide(t, s, pod(fmt.Sprint("p", i), "100m", "128Mi").Obj())
-			must(t, s.Assume(t.Context(), d))
+			check.OK(t, s.Assume(t.Context(), d))
 			chosen = append(chosen, d.Node)
 		}
 		return chosen
@@ -407,30 +391,6 @@ func (l loads) plugins() sim.Options {
 	return sim.Options{Plugins: plugins.NewRegistry(p, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {})}
 }
 
-func TestLoadPlugins_WorkedExample(t *testing.T) {
-	const yaml = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- plugins:
-    score:
-      disabled: [{name: "*"}]
-      enabled: [{name: TargetLoadPacking}]
-`
-	o := loads{"worker-1": 0.25, "worker-2": 0.50, "worker-3": 0.10}.plugins()
-	o.Objects = []apiruntime.Object{node("worker-1", "8", "16Gi"), node("worker-2", "8", "16Gi"), node("worker-3", "8", "16Gi")}
-	s := newScheduler(t, yaml, o)
-	d := explain(t, s, pod("p", "0", "0").Lim(resources("0", "0")).Obj())
-	var got []int64
-	for _, n := range summarize(d.Nodes) {
-		got = append(got, n.Total)
-	}
-	// Target 40: 60·25/40 + 40 = 77.5; 40·(100 − 50)/60 = 33.3; 60·10/40 + 40 = 55.
-	if want := []int64{78, 33, 55}; !slices.Equal(got, want) || d.Node != "worker-1" {
-		t.Errorf("scores %v, %s; want %v, worker-1", got, d.Node, want)
-	}
-}
-
 func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
 	o := loads{"a": 0.25}.plugins()
 	o.Objects = []apiruntime.Object{node("a", "8", "16Gi")}
@@ -438,7 +398,7 @@ func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
 	pods := func() (names []string) {
 		t.Helper()
 		infos, err := s.NodeInfos(t.Context())
-		must(t, err)
+		check.OK(t, err)
 		for _, info := range infos {
 			names = append(names, info.Node().Name)
 			for _, p := range info.GetPods() {
@@ -455,19 +415,17 @@ func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
 	}
 	d := decide(t, s, pod("assumed", "1", "1Gi").Obj())
 	expect("a decision changes nothing", "a")
-	must(t, s.Assume(t.Context(), d))
+	check.OK(t, s.Assume(t.Context(), d))
 	expect("an assumed pod is on its node", "a", "assumed")
-	must(t, s.Add(pod("bound", "1", "1Gi").Node("a").Obj()))
+	check.OK(t, s.Add(pod("bound", "1", "1Gi").Node("a").Obj()))
 	expect("so is a bound pod", "a", "assumed", "bound")
-	must(t, s.Forget(t.Context(), d))
-	must(t, s.Remove(pod("bound", "1", "1Gi").Node("a").Obj()))
+	check.OK(t, s.Forget(t.Context(), d))
+	check.OK(t, s.Remove(pod("bound", "1", "1Gi").Node("a").Obj()))
 	expect("neither is any more", "a")
 }
 
 func TestLoadReaders(t *testing.T) {
 	const yaml = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     multiPoint:
@@ -496,8 +454,6 @@ profiles:
 // The worked example, with a pod that uses 400m of 8 cores, 5 %. One was placed a moment ago on worker-1, and uses 5 % too.
 func TestExplain_TermsOfLoadPlugins(t *testing.T) {
 	const yaml = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     filter:
@@ -544,8 +500,6 @@ profiles:
 // LowRiskOverCommitment and Peaks score by themselves, with no other extension point enabled.
 func TestLoadPlugins_ScoreAlone(t *testing.T) {
 	const profile = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     preScore: {disabled: [{name: "*"}]}
@@ -626,8 +580,6 @@ func TestExplain_Parallel(t *testing.T) {
 
 func TestLoadPlugins_RelaxedLimit(t *testing.T) {
 	const yaml = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - plugins:
     multiPoint:
@@ -664,7 +616,7 @@ func TestObjects_ReachPlugins(t *testing.T) {
 	const claim = "data"
 	p := pod("p", "1", "1Gi").PVC(claim).Obj()
 	d, err := s.Explain(t.Context(), p)
-	must(t, err)
+	check.OK(t, err)
 	if want := `persistentvolumeclaim "data" not found`; d.Node != "" || !strings.Contains(d.Err.Error(), want) {
 		t.Errorf("without the claim: node %q, %v; want none, %s", d.Node, d.Err, want)
 	}
@@ -673,7 +625,7 @@ func TestObjects_ReachPlugins(t *testing.T) {
 	bound := st.MakePersistentVolumeClaim().Namespace("ns").Name(claim).VolumeName("pv").
 		Annotation("pv.kubernetes.io/bind-completed", "yes").Obj()
 	bound.UID = claim
-	must(t, s.Add(volume, bound))
+	check.OK(t, s.Add(volume, bound))
 	d = explain(t, s, p)
 	if d.Node != "b" {
 		t.Errorf("node %q, want b, which has the volume (%v)", d.Node, d.Err)
@@ -699,7 +651,7 @@ func TestObjects_AreAddedUpdatedAndRemoved(t *testing.T) {
 		{"which ends", func() error { return s.Remove(running) }, true},
 		{"and the node with it", func() error { return s.Remove(large) }, false},
 	} {
-		must(t, step.do())
+		check.OK(t, step.do())
 		if d := decide(t, s, p); (d.Node == "a") != step.fits {
 			t.Errorf("%s: the pod goes to %q (%v)", step.name, d.Node, d.Err)
 		}
@@ -752,8 +704,6 @@ func (unsynced) Name() string { return "Unsynced" }
 
 func TestNew_SyncsInformersOncePluginsAreBuilt(t *testing.T) {
 	const yaml = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles: [{plugins: {preFilter: {enabled: [{name: Unsynced}]}}}]
 `
 	var nodes cache.SharedIndexInformer
@@ -803,12 +753,12 @@ func TestDecide_LeavesNothingBehind(t *testing.T) {
 	for i := range 100 {
 		p := pod(fmt.Sprint("p", i), "100m", "128Mi").Obj()
 		pods = append(pods, weak.Make(p))
-		must(t, s.Add(p))
+		check.OK(t, s.Add(p))
 		d := explain(t, s, p)
 		if i%2 == 0 {
-			must(t, s.Assume(t.Context(), d))
+			check.OK(t, s.Assume(t.Context(), d))
 		}
-		must(t, s.Remove(p))
+		check.OK(t, s.Remove(p))
 	}
 	large := pod("large", "8", "1Gi").Priority(1).Obj()
 	pods = append(pods, weak.Make(large))

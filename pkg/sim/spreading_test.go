@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -95,8 +94,8 @@ func TestSpreading_AnswersAsTheStockPlugin(t *testing.T) {
 		w := &randomCluster{Rand: rand.New(rand.NewPCG(seed, 1)), s: s}
 		for step := range 60 {
 			w.change(t)
-			check.OK(t, s.scheduler.Cache.UpdateSnapshot(klog.FromContext(t.Context()), profile.snapshot))
-			nodes := check.Value(profile.snapshot.NodeInfos().List())(t)
+			check.OK(t, s.updateSnapshot(t.Context()))
+			nodes := check.Value(s.snapshot.NodeInfos().List())(t)
 			pod := w.pod("incoming", "")
 			want, feasible := answers(t.Context(), stock.(*podtopologyspread.PodTopologySpread), pod, nodes)
 			got, _ := answers(t.Context(), ours.(*spreading), pod, nodes)

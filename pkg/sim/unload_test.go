@@ -15,13 +15,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 // withQuantile has a profile with a quantile and a mean over one window, and one with a quantile alone.
 const withQuantile = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: both
   plugins: {filter: {enabled: [{name: LoadThreshold}]}, score: {enabled: [{name: LoadVariationRiskBalancing, weight: 5}]}}
@@ -59,7 +58,7 @@ func TestLeavingUsageOf_MeanBesideQuantile(t *testing.T) {
 		{"quantile", 0.70, 0.70}, // no plugin of it reads the mean
 	} {
 		u, err := s.LeavingUsageOf(t.Context(), []string{tt.profile}, []*corev1.Pod{pod}, usages)
-		must(t, err)
+		check.OK(t, err)
 		if got := u.Publishers(); len(got) != 1 || got[0] != loads.Publisher {
 			t.Errorf("%s: publishers %v, want that of the loads", tt.profile, got)
 		}
