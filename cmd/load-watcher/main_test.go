@@ -4,14 +4,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestDependencies keeps the scheduler, CEL and the clients of all APIs out of the program. They were 43 MB of 73.
 func TestDependencies(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
 		for _, unwanted := range []string{

@@ -1,11 +1,10 @@
 package loadwatcher
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,10 +20,7 @@ const startTimeout, handshakeTimeout = 10 * time.Second, time.Second
 type certificate struct {
 	certFile, keyFile *boundedfile.File
 	failures          rate.Sometimes
-
-	mu        sync.Mutex
-	cert, key []byte
-	pair      *tls.Certificate
+	last              atomic.Pointer[tls.Certificate]
 }
 
 // newCertificate fails if the files have no certificate with its key.
@@ -46,9 +42,7 @@ func (c *certificate) latest(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 	if err := c.read(hello.Context(), handshakeTimeout); err != nil {
 		c.failures.Do(func() { klog.FromContext(hello.Context()).Error(err, "The last TLS certificate is kept") })
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pair, nil
+	return c.last.Load(), nil
 }
 
 func (c *certificate) read(ctx context.Context, timeout time.Duration) error {
@@ -62,15 +56,10 @@ func (c *certificate) read(ctx context.Context, timeout time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("--tls-private-key-file: %w", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if bytes.Equal(cert, c.cert) && bytes.Equal(key, c.key) {
-		return nil
-	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
 	}
-	c.cert, c.key, c.pair = cert, key, &pair
+	c.last.Store(&pair)
 	return nil
 }

@@ -22,7 +22,6 @@ const (
 	flagTokenFile  = "token-file"
 	flagTimeout    = "timeout"
 	flagKubeconfig = "kubeconfig"
-	flagVerbosity  = "v"
 )
 
 type options struct {
@@ -50,7 +49,7 @@ func newOptions() *options {
 // setting is a flag, with its LoadSpec field and environment variables.
 type setting struct {
 	flag string
-	// value points to the default; nil if another package adds the flag.
+	// value points to the default.
 	value any
 	// field is the path in a LoadSpec, for errors.
 	field string
@@ -129,7 +128,6 @@ func (o *options) settings() []setting {
 		{flag: "max-age", value: &o.load.MaxAge.Duration, field: "maxAge", usage: "age beyond which load is no longer served"},
 		{flag: "drift-tolerance", value: o.load.DriftTolerance, field: "driftTolerance",
 			usage: "load is served until, at the node's usual pace, it can have moved by this many percentage points"},
-		{flag: flagVerbosity, variable: "LOG_LEVEL"},
 	}
 }
 
@@ -138,8 +136,6 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	for _, s := range o.settings() {
 		usage := s.usage + s.variables()
 		switch value := s.value.(type) {
-		case nil:
-			flags.Lookup(s.flag).Usage += s.variables()
 		case *string:
 			flags.StringVar(value, s.flag, *value, usage)
 		case *bool:
@@ -166,11 +162,6 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
 		if value == "" {
 			continue
 		}
-		if s.flag == flagVerbosity {
-			if value, err = verbosityOf(value); err != nil {
-				return fmt.Errorf("%s: %w", s.name(), err)
-			}
-		}
 		if err := fs.Set(s.flag, value); err != nil {
 			return fmt.Errorf("env %s: %w", s.variable, err)
 		}
@@ -184,21 +175,6 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
 	}
 	o.account, err = sources.ServiceAccountFromEnvironment()
 	return err
-}
-
-// verbosityOf returns klog's verbosity for a level of logrus, which existing deployments set.
-func verbosityOf(level string) (string, error) {
-	switch strings.ToLower(level) {
-	case "panic", "fatal", "error", "warn", "warning":
-		return "0", nil
-	case "info":
-		return "2", nil
-	case "debug":
-		return "4", nil
-	case "trace":
-		return "6", nil
-	}
-	return "", fmt.Errorf("%q is none of panic, fatal, error, warn, info, debug, trace", level)
 }
 
 func (o *options) cluster() (*rest.Config, error) {

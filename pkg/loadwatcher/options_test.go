@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
@@ -45,27 +46,25 @@ func allVariables() []string {
 	return slices.DeleteFunc(all, func(variable string) bool { return variable == "" })
 }
 
-func writeFile(t *testing.T, name, content string) string {
+// parsed returns options and their flags, as the arguments set them.
+func parsed(t *testing.T, args ...string) (*options, *pflag.FlagSet) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addFlags(fs)
+	check.OK(t, fs.Parse(args))
+	return o, fs
 }
 
 // writeKeyPair writes a certificate for 127.0.0.1 with that of its authority, and its key.
 func writeKeyPair(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return writeFile(t, "tls.crt", string(certificate)), writeFile(t, "tls.key", string(key))
+	check.OK(t, err)
+	return check.File(t, "tls.crt", string(certificate)), check.File(t, "tls.key", string(key))
 }
 
 func TestOptions(t *testing.T) {
-	token, kubeconfig := writeFile(t, "token", "of-file"), writeFile(t, "kubeconfig", "")
+	token, kubeconfig := check.File(t, "token", "of-file"), check.File(t, "kubeconfig", "")
 	type settings struct {
 		load       config.LoadSpec
 		windows    []time.Duration
@@ -97,18 +96,18 @@ func TestOptions(t *testing.T) {
 		{"the known environment",
 			map[string]string{
 				"METRICS_PROVIDER_NAME": "Prometheus", "METRICS_PROVIDER_ADDRESS": "https://env:9090", "METRICS_PROVIDER_TOKEN": "of-env",
-				"INSECURE_SKIP_VERIFY": "true", "KUBE_CONFIG": "/env/kubeconfig", "LOG_LEVEL": "debug",
+				"INSECURE_SKIP_VERIFY": "true", "KUBE_CONFIG": "/env/kubeconfig",
 			},
 			nil,
 			func(s *settings) {
 				p := &s.load.MetricProvider
 				p.Type, p.Address, p.Token, p.InsecureSkipVerify = config.Prometheus, "https://env:9090", "of-env", true
-				s.kubeconfig, s.verbosity = "/env/kubeconfig", 4
+				s.kubeconfig = "/env/kubeconfig"
 			}},
 		{"flags win over the environment",
 			map[string]string{
 				"METRICS_PROVIDER_NAME": "SignalFx", "METRICS_PROVIDER_ADDRESS": "no URL", "METRICS_PROVIDER_TOKEN": "of-env",
-				"INSECURE_SKIP_VERIFY": "no bool", "KUBE_CONFIG": "/env/kubeconfig", "LOG_LEVEL": "loud",
+				"INSECURE_SKIP_VERIFY": "no bool", "KUBE_CONFIG": "/env/kubeconfig",
 			},
 			[]string{
 				"--metrics-provider-name=Prometheus", "--metrics-provider-address=http://flag/prefix", "--token-file=" + token,
@@ -177,40 +176,19 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			setEnvironment(t, tc.environment)
-			o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
-			o.addFlags(fs)
-			if err := fs.Parse(tc.args); err != nil {
-				t.Fatal(err)
-			}
+			o, fs := parsed(t, tc.args...)
 			spec, err := o.complete(fs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			want := defaults()
 			tc.want(&want)
 			got := settings{spec, o.windows, o.kubeconfig, o.logging.Verbosity}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{})); diff != "" {
-				t.Errorf("settings (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "settings", want, got, cmp.AllowUnexported(settings{}))
 			// Secrets can be compared, but a diff does not show them.
 			if string(want.load.MetricProvider.Token) != string(got.load.MetricProvider.Token) ||
 				string(want.load.MetricProvider.ApplicationKey) != string(got.load.MetricProvider.ApplicationKey) {
 				t.Error("another token or key than the one given")
 			}
 		})
-	}
-}
-
-func TestOptions_LogLevels(t *testing.T) {
-	for level, want := range map[string]logsapi.VerbosityLevel{
-		"panic": 0, "fatal": 0, "error": 0, "warn": 0, "warning": 0, "INFO": 2, "debug": 4, "trace": 6,
-	} {
-		setEnvironment(t, map[string]string{"LOG_LEVEL": level})
-		o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
-		o.addFlags(fs)
-		if err := o.readEnvironment(fs); err != nil || o.logging.Verbosity != want {
-			t.Errorf("%s: verbosity %d, error %v, want %d", level, o.logging.Verbosity, err, want)
-		}
 	}
 }
 
@@ -222,9 +200,7 @@ const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://12
 func execute(t *testing.T, environment map[string]string, args ...string) error {
 	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
 	setEnvironment(t, environment)
 	command := NewCommand("v1.2.3", Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
@@ -235,9 +211,9 @@ func execute(t *testing.T, environment map[string]string, args ...string) error 
 
 func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
-	kubeconfig := "--kubeconfig=" + writeFile(t, "kubeconfig", noCluster)
+	kubeconfig := "--kubeconfig=" + check.File(t, "kubeconfig", noCluster)
 	absent := filepath.Join(t.TempDir(), "absent")
-	token := writeFile(t, "token", "of-file")
+	token := check.File(t, "token", "of-file")
 	certFile, _ := writeKeyPair(t)
 	_, otherKey := writeKeyPair(t)
 	prometheus := func(args ...string) []string {
@@ -281,7 +257,6 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 			[]string{"ENABLE_OPENSHIFT_AUTH", "perhaps", "true", "false"}},
 		{"INSECURE_SKIP_VERIFY that is no bool", map[string]string{"INSECURE_SKIP_VERIFY": "maybe"}, prometheus(),
 			[]string{"INSECURE_SKIP_VERIFY", "maybe"}},
-		{"an unknown level", map[string]string{"LOG_LEVEL": "loud"}, prometheus(), []string{"LOG_LEVEL", "loud", "debug"}},
 		{"an unknown dialect", nil, prometheus("--dialect=Esperanto"), []string{"--dialect", "Esperanto", "NodeExporter"}},
 		{"a query that says nothing", nil, prometheus("--cpu-query= "), []string{"--cpu-query", "PromQL"}},
 		{"queries to metrics-server", nil, []string{kubeconfig, "--memory-query=m"}, []string{"-query", "Prometheus",
@@ -333,7 +308,7 @@ func TestOptions_ValidSettingsListen(t *testing.T) {
 	handling := logsapi.ReapplyHandling
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // with -count above 1
 	t.Cleanup(func() { logsapi.ReapplyHandling = handling })
-	err := execute(t, map[string]string{"KUBE_CONFIG": writeFile(t, "kubeconfig", noCluster)})
+	err := execute(t, map[string]string{"KUBE_CONFIG": check.File(t, "kubeconfig", noCluster)})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") || !strings.Contains(err.Error(), "--listen-address") {
 		t.Errorf("error %v, want that of the taken port", err)
 	}
@@ -344,15 +319,13 @@ func TestVersionAndHelp(t *testing.T) {
 		"--version": {"Plimsoll v1.2.3"},
 		"--help": {
 			"METRICS_PROVIDER_NAME", "METRICS_PROVIDER_ADDRESS", "METRICS_PROVIDER_TOKEN", "INSECURE_SKIP_VERIFY", "KUBE_CONFIG",
-			"LOG_LEVEL", `(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
+			`(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
 		},
 	} {
 		command, shown := NewCommand("v1.2.3", Telemetry{}), &strings.Builder{}
 		command.SetOut(shown)
 		command.SetArgs([]string{flag})
-		if err := command.Execute(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, command.Execute())
 		for _, part := range want {
 			if !strings.Contains(shown.String(), part) {
 				t.Errorf("%s does not say %q:\n%s", flag, part, shown)
@@ -368,9 +341,7 @@ func TestDocs_Flags(t *testing.T) {
 // The README's table is written by hand.
 func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
 	content, err := os.ReadFile("../../docs/load-watcher.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	readme := string(content)
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	newOptions().addFlags(fs)
@@ -378,7 +349,7 @@ func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
 	logsapi.AddFlags(logsapi.NewLoggingConfiguration(), logging)
 	fs.VisitAll(func(f *pflag.Flag) {
 		name := fmt.Sprintf("`--%s`", f.Name)
-		if f.Name == flagVerbosity {
+		if f.Name == "v" {
 			name = "`-v`"
 		} else if logging.Lookup(f.Name) != nil {
 			return // the docs name them together
@@ -396,20 +367,14 @@ func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
 
 func TestOptions_CheckQueries(t *testing.T) {
 	setEnvironment(t, nil)
-	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.addFlags(fs)
 	// rate without a range is MetricsQL; its argument is in column 6.
-	if err := fs.Parse([]string{"--cpu-query=avg by (node) (rate(used[$window]))", "--memory-query=rate(a)"}); err != nil {
-		t.Fatal(err)
-	}
+	o, _ := parsed(t, "--cpu-query=avg by (node) (rate(used[$window]))", "--memory-query=rate(a)")
 	want := []finding.Finding{{
 		Code: finding.QueryInvalid, Field: "--memory-query",
 		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 			"problem", `expected type range vector in call to function "rate", got instant vector`},
 	}}
-	if diff := cmp.Diff(want, o.checkQueries(&config.MetricProviderSpec{Type: config.Prometheus})); diff != "" {
-		t.Errorf("findings (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "findings", want, o.checkQueries(&config.MetricProviderSpec{Type: config.Prometheus}))
 	if got := o.checkQueries(&config.MetricProviderSpec{Type: config.SignalFx}); len(got) > 0 {
 		t.Errorf("findings %v in queries that are not PromQL", got)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
@@ -103,9 +104,7 @@ func (f *fixture) get(t *testing.T, method, target string, headers ...string) *h
 func bodyOf(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return string(body)
 }
 
@@ -165,9 +164,7 @@ func TestResponses(t *testing.T) {
 			if resp.StatusCode != tc.code || tc.contentType != "" && contentType != tc.contentType {
 				t.Errorf("got %d %q, want %d %q", resp.StatusCode, contentType, tc.code, tc.contentType)
 			}
-			if diff := cmp.Diff(tc.body, bodyOf(t, resp)); diff != "" {
-				t.Errorf("body (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "body", tc.body, bodyOf(t, resp))
 		})
 	}
 }
@@ -235,9 +232,7 @@ func TestOldMeasurementDoesNotAgeTheOthers(t *testing.T) {
 		"/watcher?host=n3": {"n3": 2},
 	} {
 		document, err := wire.Decode(f.get(t, "GET", target).Body, wire.MaxBytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		got := map[string]int{}
 		for host, node := range document.Data.NodeMetricsMap {
 			got[host] = len(node.Metrics)
@@ -267,9 +262,7 @@ func TestWindowsOfSamples(t *testing.T) {
 		`"metadata":{"dataCenter":""}},` +
 		`"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":50},` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"STD","rollup":"5m","value":12.5}],"tags":{},"metadata":{"dataCenter":""}}}}}`
-	if diff := cmp.Diff(want, bodyOf(t, f.get(t, "GET", "/watcher"))); diff != "" {
-		t.Errorf("body (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "body", want, bodyOf(t, f.get(t, "GET", "/watcher")))
 }
 
 func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
@@ -340,14 +333,10 @@ func TestGzip(t *testing.T) {
 			}
 			if packed {
 				plain, err := gzip.NewReader(resp.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				resp.Body = plain
 			}
-			if diff := cmp.Diff(headOf5m+n1Of5m+","+n2Of5m+tail, bodyOf(t, resp)); diff != "" {
-				t.Errorf("body (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "body", headOf5m+n1Of5m+","+n2Of5m+tail, bodyOf(t, resp))
 		})
 	}
 }

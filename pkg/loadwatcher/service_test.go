@@ -16,9 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -32,6 +30,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
@@ -42,9 +41,7 @@ func listerOf(t *testing.T, names ...string) corelisters.NodeLister {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, name := range names {
 		n := node(name)
-		if err := indexer.Add(&n); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, indexer.Add(&n))
 	}
 	return corelisters.NewNodeLister(indexer)
 }
@@ -116,25 +113,15 @@ type running struct {
 func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
 	t.Helper()
 	setEnvironment(t, nil)
-	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.addFlags(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	o, fs := parsed(t, args...)
 	spec, err := o.complete(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	registry := metrics.NewKubeRegistry()
 	s, err := start(t.Context(), o, spec, cluster,
 		Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, stop := context.WithCancel(ctx)
 	r := &running{url: "http://" + listener.Addr().String(), stop: stop, done: make(chan error, 1)}
@@ -184,15 +171,9 @@ func get(t *testing.T, client *http.Client, url string) (int, string, error) {
 
 func TestService_ReadsPrometheusAsTheAccount(t *testing.T) {
 	setEnvironment(t, map[string]string{"ENABLE_OPENSHIFT_AUTH": "true"})
-	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.addFlags(fs)
-	if err := fs.Parse([]string{"--metrics-provider-name=Prometheus", "--metrics-provider-address=https://prometheus"}); err != nil {
-		t.Fatal(err)
-	}
+	o, fs := parsed(t, "--metrics-provider-name=Prometheus", "--metrics-provider-address=https://prometheus")
 	spec, err := o.complete(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if o.account.Dir != "/var/run/secrets/kubernetes.io/serviceaccount" {
 		t.Errorf("the account is in %q", o.account.Dir)
 	}
@@ -232,9 +213,7 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 	client, err := loadwatcherclient.New(loadwatcherclient.Config{
 		Address: service.url, Config: httpclient.Config{CAFile: certFile, Timeout: 10 * time.Minute},
 	}, listerOf(t, "n1", "n2"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	var got []load.Sample
 	eventually(t, func() error {
@@ -252,9 +231,7 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		sampleOf("n1", load.Stat{Mean: 0.25, StdDev: 0.125, Known: true}, load.Stat{Mean: 0.5, Known: true}),
 		sampleOf("n2", load.Stat{Mean: 1, Known: true}, load.Stat{}),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, got)
 
 	stranger := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(stranger.CloseIdleConnections)
@@ -265,17 +242,11 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 	newCert, newKey := writeKeyPair(t)
 	for from, to := range map[string]string{newCert: certFile, newKey: keyFile} {
 		content, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
+		check.OK(t, os.WriteFile(to, content, 0o600))
 	}
 	pair, err := tls.LoadX509KeyPair(newCert, newKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	eventually(t, func() error {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"),
 			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
@@ -314,7 +285,6 @@ func TestService_PlainHTTPWithoutToken(t *testing.T) {
 		"/healthz":                     {200, "ok"},
 		"/metrics":                     {200, `plimsoll_load_nodes{resource="cpu",source="Prometheus",state="Fresh"} 2`},
 		"/debug/pprof/":                {404, "404"},
-		"/debug/pprof/profile":         {404, "404"},
 		"/configz":                     {404, "404"},
 		"/watcher/../../../etc/passwd": {404, "404"},
 	} {
@@ -377,14 +347,10 @@ func TestSamplesRoundTrip(t *testing.T) {
 	client, err := loadwatcherclient.New(
 		loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}}, listerOf(t, names...),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer func() { _ = client.Close() }()
 	batch, err := client.Fetch(t.Context(), source.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	stat := func(mean, deviation float64) load.Stat { return load.Stat{Mean: mean, StdDev: deviation, Known: true} }
 	end := now.Add(-7 * time.Second)
 	want := []load.Sample{
@@ -394,7 +360,5 @@ func TestSamplesRoundTrip(t *testing.T) {
 		{Node: "memory", Window: five, End: end, Stats: load.Stats{load.Memory: stat(0.5, 0.0625)}},
 		{Node: "moment", Window: 0, End: end, Stats: load.Stats{load.CPU: stat(0.375, math.NaN()), load.Memory: stat(0.625, math.NaN())}},
 	}
-	if diff := cmp.Diff(want, batch.Samples, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "samples", want, batch.Samples, cmpopts.EquateNaNs())
 }
