@@ -17,8 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -74,10 +72,8 @@ type access struct {
 	account sources.Account
 	// filesAreHere reports whether the configuration's files are on this file system.
 	filesAreHere bool
-	// apiServer is the API server's address.
-	apiServer *url.URL
-	// services are by namespace/name, and by each of their cluster IPs.
-	services map[string]*corev1.Service
+	// services are the namespaces and names of Services, by cluster IP and by name.namespace.
+	services map[string][2]string
 	// servicesErr says why the Services are unknown.
 	servicesErr error
 }
@@ -89,20 +85,18 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 		return nil, err
 	}
 	a := &access{
-		Connection: c, SourceOptions: o.Source, filesAreHere: o.FilesAreHere || c.own(ctx) != nil, services: map[string]*corev1.Service{},
+		Connection: c, SourceOptions: o.Source, filesAreHere: o.FilesAreHere || c.own(ctx) != nil, services: map[string][2]string{},
 	}
-	var err error
 	if a.filesAreHere {
+		var err error
 		if a.account, err = sources.ServiceAccountFromEnvironment(); err != nil {
 			return nil, err
 		}
 	}
-	if a.apiServer, _, err = rest.DefaultServerUrlFor(c.KubeConfig); err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
-	}
-	a.apiServer.Path = "/" + strings.Trim(a.apiServer.Path, "/") // JoinPath makes a relative path of an empty one
 	for _, object := range o.Objects {
-		a.addService(object)
+		if service, ok := object.(*corev1.Service); ok {
+			a.addService(service)
+		}
 	}
 	if len(a.services) == 0 && !c.InPod { // not every command lists Services
 		services, err := c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -122,15 +116,9 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	return a, nil
 }
 
-// addService adds the object if it is a Service.
-func (a *access) addService(object runtime.Object) {
-	service, ok := object.(*corev1.Service)
-	if !ok {
-		return
-	}
-	a.services[service.Namespace+"/"+service.Name] = service
-	for _, ip := range service.Spec.ClusterIPs {
-		a.services[ip] = service
+func (a *access) addService(service *corev1.Service) {
+	for _, host := range slices.Concat(service.Spec.ClusterIPs, []string{service.Name + "." + service.Namespace}) {
+		a.services[host] = [2]string{service.Namespace, service.Name}
 	}
 }
 
@@ -178,15 +166,14 @@ func (a *access) reach(
 	if err != nil {
 		return "", cfg, fmt.Errorf("parse the address: %w", err)
 	}
-	if service := a.serviceOf(u.Hostname()); service != nil {
-		proxy := &serviceProxy{next: a.http.Transport, apiServer: a.apiServer, server: u, service: *service}
+	if path := a.proxyPath(u); path != "" {
+		proxy := &serviceProxy{next: a.http.Transport, proxy: a.server.JoinPath(path), apiServer: a.server, server: u}
 		return address, httpclient.Config{Transport: proxy, Timeout: cfg.Timeout}, nil
 	}
 	if a.servicesErr != nil && couldBeService(u.Hostname()) {
 		return "", cfg, fmt.Errorf(
 			"%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant: %s", u.Host,
-			a.servicesErr, a.Grant(ctx, "list", "", "services"),
-		)
+			a.servicesErr, a.Grant(ctx, "list", "", "services"))
 	}
 	return address, cfg, a.checkFiles(cfg)
 }
@@ -253,16 +240,15 @@ func (a *access) checkFiles(cfg httpclient.Config) error {
 
 // missing returns an error if SignalFx or Datadog would be read without credentials.
 func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
+	const needed = "%s: %s needs it: set it; or, if the scheduler's pod has it in %s, write %s FILE"
 	var errs []error
-	need := func(set bool, field, what, variable, flag string) {
-		if !set {
-			errs = append(errs, fmt.Errorf("%s: %s needs %s: set it; or, if the scheduler's pod has it in %s, write %s FILE",
-				field, provider, what, variable, flag))
-		}
+	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
+		errs = append(errs, fmt.Errorf(needed, "tokenFile", provider, config.TokenVariable, "--source-token-file"))
 	}
-	need(cfg.BearerToken != "" || cfg.BearerTokenFile != "", "tokenFile", "a token", config.TokenVariable, "--source-token-file")
-	need(provider != config.Datadog || cfg.Key != "" || cfg.KeyFile != "", "applicationKeyFile", "an application key",
-		config.ApplicationKeyVariable, "--source-application-key-file")
+	if provider == config.Datadog && cfg.Key == "" && cfg.KeyFile == "" {
+		errs = append(errs, fmt.Errorf(needed, "applicationKeyFile", provider, config.ApplicationKeyVariable,
+			"--source-application-key-file"))
+	}
 	return errors.Join(errs...)
 }
 
@@ -273,20 +259,6 @@ func ServiceOf(host string) (namespace, name string, ok bool) {
 		return "", "", false
 	}
 	return labels[1], labels[0], true
-}
-
-// serviceOf returns the namespace and name of the host's Service; nil if there is none. It knows short names and IPs of Services.
-func (a *access) serviceOf(host string) *[2]string {
-	if namespace, name, ok := ServiceOf(host); ok {
-		return &[2]string{namespace, name}
-	}
-	name, namespace, _ := strings.Cut(strings.TrimSuffix(host, "."), ".")
-	for _, key := range []string{host, namespace + "/" + name} {
-		if service, ok := a.services[key]; ok {
-			return &[2]string{service.Namespace, service.Name}
-		}
-	}
-	return nil
 }
 
 // serversOf returns the distinct addresses of the sources that the configuration's plugins read.
@@ -326,61 +298,48 @@ func (r Route) String() string {
 	}[r]
 }
 
-// routeOf returns how, and at which address, the spec's server is reached. Aggregation has no address.
-func (a *access) routeOf(spec config.LoadSpec) (Route, string) {
-	address := addressOf(spec)
+// routeOf returns how, and at which address, the spec's server is reached. Aggregation has no address. Only ServiceProxy has a
+// path in the API server.
+func (a *access) routeOf(spec config.LoadSpec) (route Route, address, path string) {
+	address = addressOf(spec)
 	switch {
 	case a.Address != "" && (address != "" || spec.IsHosted()):
-		return Replaced, a.Address
+		return Replaced, a.Address, ""
 	case address == "" && !spec.IsHosted():
-		return Aggregation, ""
-	case a.proxied(address):
-		return ServiceProxy, address
+		return Aggregation, "", ""
 	}
-	return Direct, address
+	u, err := url.Parse(address)
+	if err != nil || a.replaced() || a.InPod {
+		return Direct, address, ""
+	}
+	if path = a.proxyPath(u); path != "" {
+		return ServiceProxy, address, path
+	}
+	return Direct, address, ""
 }
 
-// proxyOf returns the path of the proxy to the Service at the address. It is empty for another route.
-func (a *access) proxyOf(route Route, address string) string {
-	u, err := url.Parse(address)
-	if err != nil || route != ServiceProxy {
+// proxyPath returns the path of the API server's proxy to the server; empty if the server is no Service.
+func (a *access) proxyPath(server *url.URL) string {
+	namespace, name, ok := ServiceOf(server.Hostname())
+	if service, known := a.services[strings.TrimSuffix(server.Hostname(), ".")]; known && !ok {
+		namespace, name, ok = service[0], service[1], true
+	}
+	if !ok {
 		return ""
 	}
-	return proxyPath(u, *a.serviceOf(u.Hostname()))
+	name = server.Scheme + ":" + name + ":" + text.PortOf(server)
+	return (&url.URL{}).JoinPath("/api/v1/namespaces", namespace, "services", name, "proxy").Path
 }
 
-// proxyPath returns the path of the API server's proxy to a Service, a namespace and a name.
-func proxyPath(server *url.URL, service [2]string) string {
-	return (&url.URL{}).JoinPath("/api/v1/namespaces", service[0], "services", proxyName(server, service[1]), "proxy").Path
-}
-
-func (a *access) proxied(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && !a.replaced() && !a.InPod && a.serviceOf(u.Hostname()) != nil
-}
-
-// explain adds advice to an error of a source that is read through the proxy.
+// explain adds advice to an error of a source that is read through the proxy, and refuses.
 func (a *access) explain(spec config.LoadSpec, err error) error {
-	address := addressOf(spec)
 	refused, ok := errors.AsType[*httpclient.StatusError](err)
-	if !ok || !a.proxied(address) {
+	route, _, _ := a.routeOf(spec)
+	if !ok || route != ServiceProxy || refused.Code != http.StatusUnauthorized && refused.Code != http.StatusForbidden {
 		return err
 	}
-	u, _ := url.Parse(address) // proxied has parsed it
-	service := a.serviceOf(u.Hostname())
-	if refused.Code != http.StatusUnauthorized && refused.Code != http.StatusForbidden {
-		return err
-	}
-	if status := StatusOf(refused); status != nil && status.Details != nil && status.Details.Kind == "services" {
-		grant := grantObject("plimsoll-source", &Permission{
-			Resource: "services/proxy", Verbs: []string{"get"}, Namespace: service[0], Name: proxyName(u, service[1]),
-		}, UnknownUser).For(a.Chosen)
-		return fmt.Errorf("%w; you lack permission for the API server's proxy: write --source-address, or grant it to USER: %s",
-			err, grant)
-	}
-	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
-		"run %s, and write --source-address %s://localhost:9090 --source-token-file FILE",
-		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+text.PortOf(u)).For(a.Chosen), u.Scheme)
+	return fmt.Errorf("%w; the API server's proxy needs permission to get services/proxy, and passes no token of the source: "+
+		"write --source-address URL, or run this in the scheduler's pod", err)
 }
 
 // StatusOf returns the Status that an API server responded with; nil for another server's response.
@@ -394,11 +353,9 @@ func StatusOf(err *httpclient.StatusError) *metav1.Status {
 
 // serviceProxy sends the requests for a server through the API server's proxy to its Service.
 type serviceProxy struct {
-	next      http.RoundTripper
-	apiServer *url.URL
-	// server is the address of the server, service the namespace and the name of its Service.
-	server  *url.URL
-	service [2]string
+	next http.RoundTripper
+	// proxy is the address of the proxy to the server at the API server.
+	proxy, apiServer, server *url.URL
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -408,8 +365,7 @@ func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("redirected to another server, which is not reached through the API server's proxy")
 	}
 	sent := r.Clone(r.Context())
-	proxy := t.apiServer.JoinPath(proxyPath(t.server, t.service))
-	sent.URL = proxy.JoinPath(r.URL.EscapedPath())
+	sent.URL = t.proxy.JoinPath(r.URL.EscapedPath())
 	sent.URL.RawQuery = r.URL.RawQuery
 	sent.Host = ""
 	// The API server would use these headers itself.
@@ -430,7 +386,7 @@ func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if location := resp.Header.Get("Location"); location != "" {
 		if to, err := sent.URL.Parse(location); err == nil && httpclient.SameOrigin(to, t.apiServer) {
 			back := *t.server
-			back.Path, back.RawPath, back.RawQuery = strings.TrimPrefix(to.Path, proxy.Path), "", to.RawQuery
+			back.Path, back.RawPath, back.RawQuery = strings.TrimPrefix(to.Path, t.proxy.Path), "", to.RawQuery
 			resp.Header.Set("Location", back.String())
 		}
 	}
@@ -457,9 +413,4 @@ func closeBody(r *http.Request) {
 	if r.Body != nil {
 		_ = r.Body.Close() // http.RoundTripper requires it
 	}
-}
-
-// proxyName returns the service's name in a path of the proxy: with scheme and port.
-func proxyName(server *url.URL, service string) string {
-	return server.Scheme + ":" + service + ":" + text.PortOf(server)
 }

@@ -131,9 +131,9 @@ func (s *Source) Reached() string {
 func (c *Cluster) Sources() []Source {
 	var all []Source
 	for _, s := range c.provider.Sources() {
-		route, address := c.access.routeOf(s.Spec)
+		route, address, path := c.access.routeOf(s.Spec)
 		s.Err = c.access.explain(s.Spec, s.Err)
-		all = append(all, Source{s, route, address, c.access.proxyOf(route, address)})
+		all = append(all, Source{s, route, address, path})
 	}
 	return all
 }
@@ -148,7 +148,7 @@ type Statistics struct {
 func (c *Cluster) Statistics() []Statistics {
 	var all []Statistics
 	for _, s := range c.provider.AllStatistics() {
-		route, _ := c.access.routeOf(s.Spec)
+		route, _, _ := c.access.routeOf(s.Spec)
 		s.Err, s.HistoryErr = c.access.explain(s.Spec, s.Err), c.access.explain(s.Spec, s.HistoryErr)
 		s.UnmeasuredErr = c.access.explain(s.Spec, s.UnmeasuredErr)
 		all = append(all, Statistics{s, route})

@@ -4,47 +4,45 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// Chosen are kubectl's flags that chose the cluster and the user; all may be empty.
-type Chosen struct {
-	Kubeconfig, Context, Cluster, Server, TLSServerName, CertificateAuthority string
-	InsecureSkipTLSVerify                                                     bool
-	User, ClientCertificate, ClientKey, As, AsUID                             string
-	AsGroups                                                                  []string
+// Chosen are the values of kubectl's flags that chose the cluster and the user, by the flags' names without dashes.
+type Chosen map[string][]string
+
+// ofKubectl are the flags that choose a cluster and a user, in the order of printed commands.
+var ofKubectl = []string{
+	"kubeconfig", "context", "cluster", "server", "tls-server-name", "certificate-authority", "insecure-skip-tls-verify",
+	"user", "client-certificate", "client-key", "as", "as-uid", "as-group",
 }
 
-// values returns the values of each flag, in the order of the fields. Empty values are not written.
-func (c *Chosen) values() [13][]string {
-	insecure := ""
-	if c.InsecureSkipTLSVerify {
-		insecure = "true"
-	}
-	return [...][]string{
-		{c.Kubeconfig}, {c.Context}, {c.Cluster}, {c.Server}, {c.TLSServerName}, {c.CertificateAuthority}, {insecure},
-		{c.User}, {c.ClientCertificate}, {c.ClientKey}, {c.As}, {c.AsUID}, c.AsGroups,
-	}
+// granting lacks the flags of impersonation: a user who lacks a permission cannot grant it.
+var granting = ofKubectl[:10]
+
+// ofHelm are Helm's names of the flags that it has.
+var ofHelm = map[string]string{
+	"kubeconfig": "kubeconfig", "context": "kube-context", "server": "kube-apiserver", "tls-server-name": "kube-tls-server-name",
+	"certificate-authority": "kube-ca-file", "insecure-skip-tls-verify": "kube-insecure-skip-tls-verify", "as": "kube-as-user",
+	"as-group": "kube-as-group",
 }
 
-// flags are a program's flags for the fields of Chosen, in their order; empty if it has none. Boolean values need the equals sign.
-type flags [13]string
-
-var (
-	ofKubectl = flags{
-		"--kubeconfig", "--context", "--cluster", "--server", "--tls-server-name", "--certificate-authority",
-		"--insecure-skip-tls-verify=", "--user", "--client-certificate", "--client-key", "--as", "--as-uid", "--as-group",
+// ChosenBy returns the flags that have a value. Secrets, such as --token, are left out.
+func ChosenBy(flags *pflag.FlagSet) Chosen {
+	chosen := Chosen{}
+	for _, name := range ofKubectl {
+		value := flags.Lookup(name).Value
+		values := []string{value.String()}
+		if list, ok := value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if len(values) > 0 && values[0] != "" && values[0] != "false" {
+			chosen[name] = values
+		}
 	}
-	ofHelm = flags{
-		"--kubeconfig", "--kube-context", "", "--kube-apiserver", "--kube-tls-server-name", "--kube-ca-file",
-		"--kube-insecure-skip-tls-verify=", "", "", "", "--kube-as-user", "", "--kube-as-group",
-	}
-	// granting lacks the flags of impersonation: a user who lacks a permission cannot grant it.
-	granting = flags{
-		"--kubeconfig", "--context", "--cluster", "--server", "--tls-server-name", "--certificate-authority",
-		"--insecure-skip-tls-verify=", "--user", "--client-certificate", "--client-key",
-	}
-)
+	return chosen
+}
 
 // Command is a shell command that users copy: calls of programs. Nil is no command.
 type Command []call
@@ -53,8 +51,8 @@ type Command []call
 type call struct {
 	// operator is the shell's operator before the call; empty for the first.
 	operator, program string
-	flags             flags
-	args              []string
+	// flags are kubectl's names of the flags that it takes from Chosen.
+	flags, args []string
 	// into is the file that its output is written to; empty for none.
 	into string
 }
@@ -75,7 +73,7 @@ func Plugin(subcommand string, args ...string) Command {
 }
 
 // Helm returns a call of Helm.
-func Helm(args ...string) Command { return Command{{program: "helm", flags: ofHelm, args: args}} }
+func Helm(args ...string) Command { return Command{{program: "helm", flags: ofKubectl, args: args}} }
 
 // Call returns a call of a program that does not choose a cluster.
 func Call(program string, args ...string) Command { return Command{{program: program, args: args}} }
@@ -112,14 +110,18 @@ func (c Command) Into(file string) Command {
 
 // For returns the command as text, with the flags that choose the cluster; empty if there is none.
 func (c Command) For(chosen Chosen) string {
-	values := chosen.values()
 	var b strings.Builder
 	for _, call := range c {
 		b.WriteString(call.operator + call.program)
-		for i, flag := range call.flags {
-			for _, value := range values[i] {
-				if flag != "" && value != "" {
-					b.WriteString(" " + strings.Replace(flag+" ", "= ", "=", 1) + text.ShellQuote(value))
+		for _, name := range call.flags {
+			flag := name
+			if call.program == "helm" {
+				flag = ofHelm[name]
+			}
+			for _, value := range chosen[name] {
+				if flag != "" {
+					separator := map[bool]string{true: "=", false: " "}[value == "true"] // a boolean needs the equals sign
+					b.WriteString(" --" + flag + separator + text.ShellQuote(value))
 				}
 			}
 		}

@@ -6,8 +6,9 @@ import (
 
 func TestCommand(t *testing.T) {
 	all := Chosen{
-		Kubeconfig: "k", Context: "a", Cluster: "c", Server: "https://b", TLSServerName: "s", CertificateAuthority: "my ca",
-		InsecureSkipTLSVerify: true, User: "u", ClientCertificate: "crt", ClientKey: "my key", As: "jane doe", AsUID: "7", AsGroups: []string{"ops", "on call"},
+		"kubeconfig": {"k"}, "context": {"a"}, "cluster": {"c"}, "server": {"https://b"}, "tls-server-name": {"s"}, "certificate-authority": {"my ca"},
+		"insecure-skip-tls-verify": {"true"}, "user": {"u"}, "client-certificate": {"crt"}, "client-key": {"my key"},
+		"as": {"jane doe"}, "as-uid": {"7"}, "as-group": {"ops", "on call"},
 	}
 	for _, tt := range []struct {
 		name    string
@@ -16,15 +17,15 @@ func TestCommand(t *testing.T) {
 		want    string
 	}{
 		{"nothing", Chosen{}, Kubectl("get", "nodes"), "kubectl get nodes"},
-		{"no command", Chosen{Context: "a"}, nil, ""},
-		{"a context", Chosen{Context: "a"}, Kubectl("get", "nodes"), "kubectl --context a get nodes"},
-		{"both, quoted", Chosen{Kubeconfig: "my file", Context: "a"}, Kubectl("get", "nodes"),
+		{"no command", Chosen{"context": {"a"}}, nil, ""},
+		{"a context", Chosen{"context": {"a"}}, Kubectl("get", "nodes"), "kubectl --context a get nodes"},
+		{"both, quoted", Chosen{"kubeconfig": {"my file"}, "context": {"a"}}, Kubectl("get", "nodes"),
 			"kubectl --kubeconfig 'my file' --context a get nodes"},
-		{"a command in a pod", Chosen{Context: "a"}, Kubectl("-n", "s", "exec", "deploy/p", "-c", "c", "--", "kubectl-plimsoll", "doctor"),
+		{"a command in a pod", Chosen{"context": {"a"}}, Kubectl("-n", "s", "exec", "deploy/p", "-c", "c", "--", "kubectl-plimsoll", "doctor"),
 			"kubectl --context a -n s exec deploy/p -c c -- kubectl-plimsoll doctor"},
-		{"a plugin, whose flags follow its name", Chosen{Context: "a"}, Plugin("top", "--config", "f"),
+		{"a plugin, whose flags follow its name", Chosen{"context": {"a"}}, Plugin("top", "--config", "f"),
 			"kubectl plimsoll top --context a --config f"},
-		{"Helm", Chosen{Kubeconfig: "k", Context: "a"}, Helm("upgrade", "p", "oci://x", "--set", "a=b"),
+		{"Helm", Chosen{"kubeconfig": {"k"}, "context": {"a"}}, Helm("upgrade", "p", "oci://x", "--set", "a=b"),
 			"helm --kubeconfig k --kube-context a upgrade p oci://x --set a=b"},
 		{"all", all, Kubectl("get", "nodes"), "kubectl --kubeconfig k --context a --cluster c --server https://b --tls-server-name s " +
 			"--certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u --client-certificate crt --client-key 'my key' " +
@@ -34,13 +35,13 @@ func TestCommand(t *testing.T) {
 		{"a grant, which the impersonated user cannot make", all, Granting("apply", "-f", "FILE"), "kubectl --kubeconfig k --context a " +
 			"--cluster c --server https://b --tls-server-name s --certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u " +
 			"--client-certificate crt --client-key 'my key' apply -f FILE"},
-		{"several", Chosen{Context: "a"}, Kubectl("get", "a").Then(Kubectl("get", "b")).And(Kubectl("logs", "c").Pipe(Call("grep", "x y"))),
+		{"several", Chosen{"context": {"a"}}, Kubectl("get", "a").Then(Kubectl("get", "b")).And(Kubectl("logs", "c").Pipe(Call("grep", "x y"))),
 			"kubectl --context a get a; kubectl --context a get b && kubectl --context a logs c | grep 'x y'"},
-		{"a file", Chosen{Context: "a"}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
-		{"names that look like commands", Chosen{Context: "a"}, Kubectl("get", "x; kubectl y", "it's", "--;ls=1", "--f=a b", ""),
+		{"a file", Chosen{"context": {"a"}}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
+		{"names that look like commands", Chosen{"context": {"a"}}, Kubectl("get", "x; kubectl y", "it's", "--;ls=1", "--f=a b", ""),
 			`kubectl --context a get 'x; kubectl y' 'it'\''s' '--;ls'=1 --f='a b' ''`},
 		{"a JSONPath", Chosen{}, Kubectl("get", "node", "n", "-o", "jsonpath={.status}"), "kubectl get node n -o jsonpath='{.status}'"},
-		{"another program", Chosen{Context: "a"}, Call("curl", "-sS", "http://p/?query=1"), "curl -sS 'http://p/?query=1'"},
+		{"another program", Chosen{"context": {"a"}}, Call("curl", "-sS", "http://p/?query=1"), "curl -sS 'http://p/?query=1'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.command.For(tt.chosen); got != tt.want {

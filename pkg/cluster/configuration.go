@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -30,15 +29,13 @@ import (
 type ConfigurationOptions struct {
 	// File is a file on this machine.
 	File string
-	// From is "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY". The default KEY is the only one that ends in .yaml.
-	From string
 	// Scheduler is "NAMESPACE/NAME" of the scheduler's Deployment.
 	Scheduler string
 }
 
 // Flags returns the flags that set the options, as arguments.
 func (o ConfigurationOptions) Flags() []string {
-	return flagsWith([2]string{"--config", o.File}, [2]string{"--from", o.From}, [2]string{"--scheduler", o.Scheduler})
+	return flagsWith([2]string{"--config", o.File}, [2]string{"--scheduler", o.Scheduler})
 }
 
 // OptionError is an error in an option. Its text names the flag.
@@ -123,10 +120,9 @@ func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedu
 
 // find returns the configuration before its content is decoded.
 func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configuration, error) {
-	set := slices.DeleteFunc([]string{o.File, o.From, o.Scheduler}, func(option string) bool { return option == "" })
 	switch {
-	case len(set) > 1:
-		return nil, OptionErrorf("--config, --from and --scheduler: write one of them")
+	case o.File != "" && o.Scheduler != "":
+		return nil, OptionErrorf("--config and --scheduler: write one of them")
 	case o.Scheduler != "":
 		return c.named(ctx, o.Scheduler)
 	case o.File != "":
@@ -135,18 +131,12 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 			return nil, OptionErrorf("--config: %w", err)
 		}
 		return &Configuration{Origin: "file " + o.File, Content: content}, nil
-	case o.From != "":
-		return c.fromConfigMap(ctx, o.From)
 	}
 	own := c.own(ctx)
 	if own == nil {
 		return c.discover(ctx)
 	}
 	file := own.configFile()
-	if file == "" {
-		return nil, errors.New(
-			"the scheduler of this pod runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME")
-	}
 	content, err := boundedfile.ReadConfiguration(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
@@ -161,53 +151,22 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	return found, nil
 }
 
-// fromConfigMap returns the configuration of "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY".
-func (c *Connection) fromConfigMap(ctx context.Context, from string) (*Configuration, error) {
-	parts := strings.Split(from, "/")
-	if len(parts) < 3 || len(parts) > 4 || parts[0] != "configmap" || slices.Contains(parts, "") {
-		return nil, OptionErrorf("--from: %q; write configmap/NAMESPACE/NAME or configmap/NAMESPACE/NAME/KEY", from)
-	}
-	found, err := c.readConfigMap(ctx, parts[1], parts[2], strings.Join(parts[3:], ""))
-	if _, ofServer := errors.AsType[*apierrors.StatusError](err); err != nil && (!ofServer || apierrors.IsNotFound(err)) {
-		err = OptionErrorf("--from: %w", err)
-	}
-	return found, err
-}
-
-// readConfigMap is getConfigMap with advice for users who lack the permission.
+// readConfigMap returns the ConfigMap's key. The error has advice for users who lack the permission.
 func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
-	found, err := c.getConfigMap(ctx, namespace, name, key)
-	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w; write --config FILE, or grant it: %s", err, c.grantConfigMap(ctx, namespace, name))
-	}
-	return found, err
-}
-
-// grantConfigMap returns the commands that let the user read the ConfigMap.
-func (c *Connection) grantConfigMap(ctx context.Context, namespace, name string) string {
-	return grantObject("plimsoll-configuration", &Permission{
-		Resource: "configmaps", Verbs: []string{"get"}, Namespace: namespace, Name: name,
-	}, c.User(ctx)).For(c.Chosen)
-}
-
-// getConfigMap returns the ConfigMap's key, or its only one that ends in .yaml.
-func (c *Connection) getConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
 	object, err := c.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
-	}
-	keys := slices.Sorted(maps.Keys(object.Data))
-	if key == "" {
-		files := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return !strings.HasSuffix(k, ".yaml") })
-		if len(files) != 1 {
-			return nil, fmt.Errorf("ConfigMap %s/%s: %d of its keys %q end in .yaml; write --from configmap/%s/%s/KEY", namespace, name,
-				len(files), keys, namespace, name)
+		err = fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w; write --config FILE, or grant it: %s", err, grant(&Permission{
+				Resource: "configmaps", Verbs: []string{"get"}, Namespace: namespace, Name: name,
+			}, c.User(ctx)).For(c.Chosen))
 		}
-		key = files[0]
+		return nil, err
 	}
 	content, ok := object.Data[key]
 	if !ok {
-		return nil, fmt.Errorf("ConfigMap %s/%s has no key %q; its keys are %q", namespace, name, key, keys)
+		return nil, fmt.Errorf("ConfigMap %s/%s has no key %q; its keys are %q", namespace, name, key,
+			slices.Sorted(maps.Keys(object.Data)))
 	}
 	return &Configuration{
 		Origin:  fmt.Sprintf("ConfigMap %s/%s", namespace, name),
@@ -229,7 +188,7 @@ func dataChanged(object *corev1.ConfigMap) (at time.Time) {
 // configMapOf returns the ConfigMap and the key that the pod mounts as the file that the scheduler's --config names.
 func configMapOf(spec corev1.PodSpec, w *Workload) (name, key string, err error) {
 	if w.configFile() == "" {
-		return "", "", fmt.Errorf("%s runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME", w)
+		return "", "", fmt.Errorf("%s runs without --config; write --config FILE", w)
 	}
 	file, mount := path.Clean(w.configFile()), corev1.VolumeMount{}
 	container := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == w.Container })

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,9 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -31,53 +27,15 @@ const (
 	releaseAnnotation = "meta.helm.sh/release-name"
 	// The Deployment of OpenShift's Secondary Scheduler Operator.
 	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
-	// The permissions that discovery needs in all namespaces, as kubectl create clusterrole names them.
-	discoveryVerbs     = "get,list"
-	discoveryResources = "deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
 	// chooseAnother is the advice if discovery does not find the scheduler.
-	chooseAnother = "write --scheduler NAMESPACE/NAME, --from configmap/NAMESPACE/NAME or --config FILE"
+	chooseAnother = "write --scheduler NAMESPACE/NAME or --config FILE"
 )
 
-// own returns the scheduler of this program's container, as with kubectl exec. If the container has only the scheduler's file, it
-// returns the scheduler of the pod. Elsewhere it returns nil.
+// own returns the scheduler of this program's pod, as with kubectl exec, if its configuration's file is here. Else it returns nil.
 func (c *Connection) own(ctx context.Context) *Workload {
 	if !c.InPod {
 		return nil
 	}
-	commandLine, _ := os.ReadFile(c.commandLineFile) // an empty one is not the scheduler's
-	args := strings.Split(strings.TrimRight(string(commandLine), "\x00"), "\x00")
-	w := c.ownPod(ctx)
-	if path.Base(args[0]) != program {
-		if w != nil && fileExists(w.configFile()) {
-			return w
-		}
-		return nil
-	}
-	if w == nil {
-		w = &Workload{}
-	}
-	w.Args = args
-	return w
-}
-
-func fileExists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}
-
-// podName returns the name of this program's pod. With the node's network, the host name is another, and the pod needs POD_NAME.
-func podName() string {
-	host, _ := os.Hostname() // without a name, no pod is found
-	return cmp.Or(os.Getenv("POD_NAME"), host)
-}
-
-// IsIn reports whether the program runs in a pod of the workload.
-func (c *Connection) IsIn(w *Workload) bool {
-	return c.InPod && w != nil && slices.Contains(w.Pods, podName())
-}
-
-// ownPod returns the scheduler of this program's pod; nil if the pod cannot be read or runs none.
-func (c *Connection) ownPod(ctx context.Context) *Workload {
 	namespace, err := os.ReadFile(c.namespaceFile)
 	if err != nil {
 		return nil
@@ -90,6 +48,9 @@ func (c *Connection) ownPod(ctx context.Context) *Workload {
 	if w == nil {
 		return nil
 	}
+	if _, err := os.Stat(w.configFile()); err != nil {
+		return nil
+	}
 	w.Pods = []string{pod.Name}
 	if deployment := c.deploymentOf(ctx, pod); deployment != nil {
 		w.Kind, w.Name, w.Pods = "Deployment", deployment.Name, c.podsOf(ctx, deployment)
@@ -99,6 +60,17 @@ func (c *Connection) ownPod(ctx context.Context) *Workload {
 		}
 	}
 	return w
+}
+
+// podName returns the name of this program's pod. With the node's network, the host name is another, and the pod needs POD_NAME.
+func podName() string {
+	host, _ := os.Hostname() // without a name, no pod is found
+	return cmp.Or(os.Getenv("POD_NAME"), host)
+}
+
+// IsIn reports whether the program runs in a pod of the workload.
+func (c *Connection) IsIn(w *Workload) bool {
+	return c.InPod && w != nil && slices.Contains(w.Pods, podName())
 }
 
 // desiredReplicas is the annotation of a ReplicaSet with its Deployment's number of replicas.
@@ -235,7 +207,8 @@ func (c *Connection) labeled(ctx context.Context) ([]*Workload, error) {
 	}
 	err = fmt.Errorf("look for the scheduler's Deployment: %w", err)
 	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w; %s; or grant the permission: %s", err, chooseAnother, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+		err = fmt.Errorf("%w; %s; or grant the permission: %s", err, chooseAnother, c.Grant(ctx, "get,list", "",
+			"deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"))
 	}
 	return nil, err
 }
@@ -277,102 +250,4 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return accounts, nil
-}
-
-// Unread is a scheduler whose configuration could not be read.
-type Unread struct {
-	Workload *Workload
-	Err      error
-	// Grant has the commands that grant the missing permission; empty if Err has another reason.
-	Grant string
-}
-
-// OtherSchedulers returns the configurations of at most 20 other schedulers, and the schedulers whose configuration cannot be read.
-// It prefers accounts that can bind pods, because anyone can run pods that look like a scheduler's. If own has no workload, a pod
-// with an equal configuration is its own.
-func (c *Connection) OtherSchedulers(
-	ctx context.Context, own *Configuration, pods []*corev1.Pod,
-) (others []*Configuration, unread []Unread) {
-	const maxOthers = 20
-	found, unread := mountedBy(own, pods)
-	if len(found) > maxOthers || len(unread) > maxOthers {
-		accounts, _ := c.binders(ctx) // without permission, no account is preferred
-		rank := func(w *Workload) int {
-			switch {
-			case accounts[w.Namespace+"/"+w.ServiceAccount]:
-				return 0
-			case w.ServiceAccount == "": // a static pod, which only an administrator can run
-				return 1
-			}
-			return 2
-		}
-		slices.SortStableFunc(found, func(a, b mounted) int { return rank(a.workload) - rank(b.workload) })
-		slices.SortStableFunc(unread, func(a, b Unread) int { return rank(a.Workload) - rank(b.Workload) })
-		found, unread = found[:min(maxOthers, len(found))], unread[:min(maxOthers, len(unread))]
-	}
-	for _, m := range found {
-		other, err := c.decodeConfigMap(ctx, m.namespace, m.name, m.key)
-		switch {
-		case apierrors.IsNotFound(err): // the pod cannot run without its ConfigMap
-		case apierrors.IsForbidden(err):
-			unread = append(unread, Unread{m.workload, err, c.grantConfigMap(ctx, m.namespace, m.name)})
-		case err != nil:
-			unread = append(unread, Unread{m.workload, err, ""})
-		case own.hasWorkload() || !bytes.Equal(other.Content, own.Content):
-			other.Workload = m.workload
-			others = append(others, other)
-		}
-	}
-	return others, unread
-}
-
-// mounted is a key of a ConfigMap that a scheduler mounts.
-type mounted struct {
-	workload             *Workload
-	namespace, name, key string
-}
-
-// mountedBy returns the ConfigMaps of pods that look like other schedulers, and the schedulers whose file is in no ConfigMap. Of
-// equal static pods on several nodes it returns the first.
-func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread []Unread) {
-	seen := map[string]bool{}
-	for _, pod := range pods {
-		workload := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
-		isOwn := own.hasWorkload() && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
-		if isOwn || workload == nil || podusage.HasEnded(pod) {
-			continue
-		}
-		name, key, err := configMapOf(pod.Spec, workload)
-		id := path.Join(pod.Namespace, name, key)
-		if err != nil {
-			id = fmt.Sprintf("%s %q", pod.Namespace, workload.Args)
-			err = fmt.Errorf("no ConfigMap has its file %s", workload.configFile())
-		}
-		switch {
-		case seen[id]:
-		case err == nil:
-			seen[id] = true
-			found = append(found, mounted{workload, pod.Namespace, name, key})
-		case path.Base(workload.Args[0]) == program && workload.configFile() != "":
-			seen[id] = true
-			unread = append(unread, Unread{workload, err, ""})
-		}
-	}
-	return found, unread
-}
-
-func (c *Configuration) hasWorkload() bool { return c.Workload != nil && c.Workload.Name != "" }
-
-func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
-	found, err := c.getConfigMap(ctx, namespace, name, key)
-	if err != nil {
-		return nil, err
-	}
-	if len(found.Content) > boundedfile.MaxConfigurationBytes {
-		return nil, fmt.Errorf("%s has a configuration of more than %d bytes", found.Origin, boundedfile.MaxConfigurationBytes)
-	}
-	if found.Decoded, err = configlint.Decode(found.Content); err != nil {
-		return nil, fmt.Errorf("%s: %w", found.Origin, text.ExcerptError(err))
-	}
-	return found, nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestFollowed(t *testing.T) {
@@ -55,9 +57,7 @@ func TestFollowed(t *testing.T) {
 			t.Fatalf("change %q, want %q: the pod of UID 1 is gone, and that of UID 3 is present", got, want)
 		}
 	}
-	if err := client.CoreV1().Pods("a").Delete(ctx, "waiting", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, client.CoreV1().Pods("a").Delete(ctx, "waiting", metav1.DeleteOptions{}))
 	if got := <-changes; got != "waiting 2 true" {
 		t.Errorf("change %q, want that the waiting pod is gone", got)
 	}

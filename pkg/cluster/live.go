@@ -5,7 +5,8 @@ package cluster
 import (
 	"fmt"
 	"net/http"
-	"sync"
+	"net/url"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -28,13 +29,12 @@ type Connection struct {
 	InPod bool
 
 	http *http.Client
+	// server is the API server's address, whose path begins with a slash.
+	server *url.URL
 	// held returns the objects of a kind that need not be listed; nil for other kinds. It may be nil.
 	held func(kind string) []runtime.Object
-	// user caches the result of User; userMu guards it.
-	user   string
-	userMu sync.Mutex
-	// commandLineFile has the command line of the container's first process, and namespaceFile the namespace of the pod.
-	commandLineFile, namespaceFile string
+	// namespaceFile has the namespace of the pod.
+	namespaceFile string
 }
 
 // Connect returns a connection to the API server that the given kubeconfig names, and sends nothing. inPod reports whether the
@@ -45,6 +45,7 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 	if err != nil {
 		return nil, fmt.Errorf("address of the API server: %w", err)
 	}
+	server.Path = "/" + strings.Trim(server.Path, "/") // JoinPath makes a relative path of an empty one
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next: next, prefix: server.Path} })
 	c.QPS = -1 // a few requests; priority and fairness of the API server are enough
 	client, err := rest.HTTPClientFor(c)
@@ -56,22 +57,21 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 		return nil, err
 	}
 	return &Connection{
-		KubeConfig: c, Client: typed, Namespace: namespace, InPod: inPod, http: client,
-		commandLineFile: "/proc/1/cmdline", namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
+		KubeConfig: c, Client: typed, Namespace: namespace, InPod: inPod, http: client, server: server,
+		namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
 	}, nil
 }
 
 // In returns a connection whose user works in the namespace.
 func (c *Connection) In(namespace string) *Connection {
-	return &Connection{
-		KubeConfig: c.KubeConfig, Client: c.Client, Namespace: namespace, Chosen: c.Chosen, InPod: c.InPod, http: c.http,
-		held: c.held, commandLineFile: c.commandLineFile, namespaceFile: c.namespaceFile,
-	}
+	in := *c
+	in.Namespace = namespace
+	return &in
 }
 
 // Holding returns a connection that uses the objects of held instead of listing their kinds. Callers must not change them.
 func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connection {
-	holding := c.In(c.Namespace)
+	holding := *c
 	holding.held = held
-	return holding
+	return &holding
 }

@@ -2,19 +2,16 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -29,24 +26,29 @@ func (c *Connection) Metrics(
 	ctx context.Context, w *Workload, inPod bool, leader string,
 ) (metrics model.Vector, pod string, err error) {
 	if inPod {
-		metrics, err = readOwnMetrics(ctx, w)
+		own := rest.CopyConfig(c.KubeConfig)
+		// The certificate is self-signed, and the connection does not leave the pod.
+		own.Host, own.TLSClientConfig = "https://localhost:"+metricsPort(w), rest.TLSClientConfig{Insecure: true}
+		client, err := kubernetes.NewForConfig(own)
+		if err != nil {
+			return nil, "", err
+		}
+		metrics, err = readMetrics(ctx, client.CoreV1().RESTClient().Get().AbsPath("/metrics"))
 		return metrics, podName(), err
 	}
 	pods := slices.Clone(w.Pods)
-	slices.SortStableFunc(pods, func(a, b string) int { return rankOf(a, leader) - rankOf(b, leader) })
+	if i := slices.Index(pods, leader); i > 0 {
+		pods[0], pods[i] = pods[i], pods[0]
+	}
 	for _, pod := range pods {
-		if metrics, err = c.readThroughProxy(ctx, w, pod); err == nil {
+		// Through the API server, which forwards no credentials of the user.
+		request := c.Client.CoreV1().RESTClient().Get().Namespace(w.Namespace).Resource("pods").
+			Name("https:" + pod + ":" + metricsPort(w)).SubResource("proxy").Suffix("metrics")
+		if metrics, err = readMetrics(ctx, request); err == nil {
 			return metrics, pod, nil
 		}
 	}
 	return nil, "", err
-}
-
-func rankOf(pod, leader string) int {
-	if pod == leader {
-		return 0
-	}
-	return 1
 }
 
 func metricsPort(w *Workload) string {
@@ -54,40 +56,10 @@ func metricsPort(w *Workload) string {
 	return strconv.Itoa(port)
 }
 
-// readOwnMetrics reads the metrics of the scheduler in the same pod, with the pod's own token.
-func readOwnMetrics(ctx context.Context, w *Workload) (model.Vector, error) {
-	const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-	token, err := os.ReadFile(tokenFile)
-	if err != nil {
-		return nil, err
-	}
+func readMetrics(ctx context.Context, request *rest.Request) (model.Vector, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+metricsPort(w)+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	// The certificate is self-signed, and the connection does not leave the pod.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // it has been read
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET /metrics: %s", resp.Status)
-	}
-	return ParseMetrics(source.BoundBody(resp.Body, maxMetricsBytes))
-}
-
-// readThroughProxy reads the metrics of a pod through the API server, which forwards no credentials of the user.
-func (c *Connection) readThroughProxy(ctx context.Context, w *Workload, pod string) (model.Vector, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	body, err := c.Client.CoreV1().RESTClient().Get().Namespace(w.Namespace).Resource("pods").
-		Name("https:" + pod + ":" + metricsPort(w)).SubResource("proxy").Suffix("metrics").Stream(ctx)
+	body, err := request.Stream(ctx)
 	if err != nil {
 		return nil, text.ExcerptError(err)
 	}

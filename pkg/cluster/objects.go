@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -27,8 +25,6 @@ import (
 )
 
 const (
-	// pageObjects is the number of objects in a page of a list.
-	pageObjects = 5000
 	// concurrentLists is the number of kinds that are listed at a time.
 	concurrentLists = 6
 	// UnfinishedPods is the field selector of the pods that have not ended, as the scheduler lists them.
@@ -71,30 +67,20 @@ func (m *MissingKind) Note() string {
 	return note
 }
 
-// Grant returns the commands that grant the connection's user a permission. resource may have a subresource.
-func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) string {
-	first, _, _ := strings.Cut(resource, ",")
-	role := "plimsoll-inspect-" + strings.ReplaceAll(first, "/", "-")
-	return Granting("create", "clusterrole", role, "--verb="+verbs, "--resource="+ResourceName(group, resource)).
-		And(Granting("create", "clusterrolebinding", role, "--clusterrole="+role, subjectFlag(c.User(ctx)))).For(c.Chosen)
-}
-
 // UnknownUser replaces an unknown user name in commands.
 const UnknownUser = "USER"
 
 // User returns the user name that the API server sees; UnknownUser if it cannot be read.
 func (c *Connection) User(ctx context.Context) string {
-	c.userMu.Lock()
-	defer c.userMu.Unlock()
-	if c.user = cmp.Or(c.user, c.KubeConfig.Impersonate.UserName); c.user != "" {
-		return c.user
+	if user := c.KubeConfig.Impersonate.UserName; user != "" {
+		return user
 	}
 	reviews := c.Client.AuthenticationV1().SelfSubjectReviews()
-	// A failure is not cached: the next call may succeed.
-	if review, err := reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
-		c.user = review.Status.UserInfo.Username
+	review, err := reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return UnknownUser
 	}
-	return cmp.Or(c.user, UnknownUser)
+	return cmp.Or(review.Status.UserInfo.Username, UnknownUser)
 }
 
 // kind is a kind of objects.
@@ -168,21 +154,16 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 	if err != nil {
 		return nil, err
 	}
-	// From the API server's cache, as informers do.
+	// From the API server's cache, as informers do. The cache has no pages.
 	options := metav1.ListOptions{ResourceVersion: "0"}
 	if k.Kind == "Pod" {
 		options.FieldSelector = UnfinishedPods
 	}
-	var objects []runtime.Object
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		list, err := scheme.Scheme.New(k.GroupVersion().WithKind(k.Kind + "List"))
-		if err != nil {
-			return nil, err
-		}
-		return list, client.Get().Resource(k.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(list)
-	})
-	pages.PageSize = pageObjects
-	list, _, err := pages.List(ctx, options)
+	list, err := scheme.Scheme.New(k.GroupVersion().WithKind(k.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	err = client.Get().Resource(k.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(list)
 	if err != nil {
 		err = fmt.Errorf("list %s: %w", k.GroupResource, err)
 		if apierrors.IsForbidden(err) && k.required() {
@@ -190,6 +171,7 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 		}
 		return nil, err
 	}
+	var objects []runtime.Object
 	err = meta.EachListItem(list, func(object runtime.Object) error {
 		objects = append(objects, object)
 		return nil

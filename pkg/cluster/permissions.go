@@ -71,11 +71,24 @@ func subjectFlag(user string) string {
 	return "--user=" + subject.Name
 }
 
-// grantObject returns the command that grants the user a permission on one object, by a Role of the given name.
-func grantObject(role string, p *Permission, user string) Command {
-	return Granting("-n", p.Namespace, "create", "role", role, "--verb="+strings.Join(p.Verbs, ","),
-		"--resource="+ResourceName(p.Group, p.Resource), "--resource-name="+p.Name).
-		And(Granting("-n", p.Namespace, "create", "rolebinding", role, "--role="+role, subjectFlag(user)))
+// Grant returns the commands that grant the connection's user a permission in all namespaces. resource may have a subresource.
+func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) string {
+	return grant(&Permission{Group: group, Resource: resource, Verbs: []string{verbs}}, c.User(ctx)).For(c.Chosen)
+}
+
+// grant returns the commands that grant the user a permission: by a Role if it is for one namespace.
+func grant(p *Permission, user string) Command {
+	kind, in := "clusterrole", []string{"create"}
+	if p.Namespace != "" {
+		kind, in = "role", []string{"-n", p.Namespace, "create"}
+	}
+	first, _, _ := strings.Cut(p.Resource, ",")
+	name := "plimsoll-inspect-" + strings.ReplaceAll(first, "/", "-")
+	create := Granting(in...).With(kind, name, "--verb="+strings.Join(p.Verbs, ","), "--resource="+ResourceName(p.Group, p.Resource))
+	if p.Name != "" {
+		create = create.With("--resource-name=" + p.Name)
+	}
+	return create.And(Granting(in...).With(kind+"binding", name, "--"+kind+"="+name, subjectFlag(user)))
 }
 
 // MissingPermissions returns the permissions that a user lacks, with the denied verbs. An empty user means the connection's.

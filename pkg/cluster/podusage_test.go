@@ -17,37 +17,50 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-func TestCluster_PodUsage(t *testing.T) {
-	p := &prometheusOf{}
+// podServer is a Prometheus that answers queries about pods with series, which is empty for others, and measures node n1.
+func podServer(t *testing.T, ofPods string, series func(query string) []string) *httptest.Server {
+	t.Helper()
+	nodes := &prometheusOf{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
-		result := ""
-		switch {
-		case !strings.Contains(query, "container_"):
-			p.ServeHTTP(w, r)
+		if !strings.Contains(query, ofPods) {
+			nodes.ServeHTTP(w, r)
 			return
-		case strings.Contains(query, "rate("):
-			result = `{"metric":{"namespace":"shop","pod":"web"},"value":[1700000000,"0.25"]},` +
-				`{"metric":{"namespace":"shop","pod":"wrong"},"value":[1700000000,"NaN"]}`
-		case strings.Contains(query, `container="",image=""`) && strings.Contains(query, "cpu"): // how many pods have series
-			result = `{"metric":{"namespace":"shop"},"value":[1700000000,"2"]}`
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+strings.Join(series(query), ",")+`]}}`)
 	}))
 	t.Cleanup(server.Close)
-	pod := func(name string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n1"},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning},
-		}
+	return server
+}
+
+// seriesOf is a value of a pod, or of a namespace if the pod is empty.
+func seriesOf(namespace, pod, value string) string {
+	if pod != "" {
+		pod = `,"pod":"` + pod + `"`
 	}
+	return `{"metric":{"namespace":"` + namespace + `"` + pod + `},"value":[1700000000,"` + value + `"]}`
+}
+
+func TestCluster_PodUsage(t *testing.T) {
+	server := podServer(t, "container_", func(query string) []string {
+		switch {
+		case strings.Contains(query, "rate("):
+			return []string{seriesOf("shop", "web", "0.25"), seriesOf("shop", "wrong", "NaN")}
+		case strings.Contains(query, `container="",image=""`) && strings.Contains(query, "cpu"): // how many pods have series
+			return []string{seriesOf("shop", "", "2")}
+		}
+		return nil
+	})
+	wrong := runningPods("shop")[0].(*corev1.Pod)
+	wrong.Name, wrong.UID = "wrong", "wrong"
 	cluster := open(t, newAPIServer(t).connect(t, false),
-		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
+		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, append(runningPods("shop"), wrong)...)
 	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll)
-	must(t, err)
+	check.OK(t, err)
 	of := func(pod string, r load.Resource) sim.PodResource {
 		return sim.PodResource{Namespace: "shop", Pod: pod, Resource: r}
 	}
@@ -78,32 +91,20 @@ func TestCluster_PodUsage(t *testing.T) {
 // A read of one namespace does not take in all pods of a large cluster.
 func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 	const others = 20_000 // more than the response about a few pods may have
-	p := &prometheusOf{}
-	series := func(namespace, pod string) string {
-		return `{"metric":{"namespace":"` + namespace + `","pod":"` + pod + `"},"value":[1700000000,"0.25"]}`
-	}
-	all := strings.Join(slices.Repeat([]string{series("other", "web")}, others), ",")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query := r.FormValue("query")
-		result := series("shop", "web") + "," + series("other", "web")
+	server := podServer(t, `pod!=""`, func(query string) []string {
 		switch {
-		case !strings.Contains(query, `pod!=""`):
-			p.ServeHTTP(w, r)
-			return
 		case strings.HasPrefix(query, "count("):
-			result = `{"metric":{"namespace":"shop"},"value":[1700000000,"1"]}`
+			return []string{seriesOf("shop", "", "1")}
 		case !strings.Contains(query, `namespace=~"shop"`):
-			result = all
+			return slices.Repeat([]string{seriesOf("other", "web", "0.25")}, others)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
-	}))
-	t.Cleanup(server.Close)
+		return []string{seriesOf("shop", "web", "0.25"), seriesOf("other", "web", "0.25")}
+	})
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, timeout: 1m, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{},
 		runningPods("shop", "other")...)
 	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
-	must(t, err)
+	check.OK(t, err)
 	u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]
 	if len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
@@ -124,11 +125,11 @@ func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	conn, err := Connect(&rest.Config{Host: server.URL + api.path, BearerToken: userToken}, "default", false)
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(conn.http.CloseIdleConnections)
 	cluster := open(t, conn, "metricProvider: {type: KubernetesMetricsServer}", SourceOptions{}, runningPods("shop", "other")...)
 	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
-	must(t, err)
+	check.OK(t, err)
 	if u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]; len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
 	}
@@ -136,20 +137,12 @@ func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
 
 // Profile a reads a server that is down, b one that measures shop/web.
 func TestCluster_PodUsageReader(t *testing.T) {
-	nodes := &prometheusOf{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query, result := r.FormValue("query"), `{"metric":{"namespace":"shop","pod":"web"},"value":[1700000000,"0.25"]}`
-		switch {
-		case !strings.Contains(query, "container_"):
-			nodes.ServeHTTP(w, r)
-			return
-		case strings.HasPrefix(query, "count("):
-			result = `{"metric":{"namespace":"shop"},"value":[1700000000,"1"]}`
+	server := podServer(t, "container_", func(query string) []string {
+		if strings.HasPrefix(query, "count(") {
+			return []string{seriesOf("shop", "", "1")}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
-	}))
-	t.Cleanup(server.Close)
+		return []string{seriesOf("shop", "web", "0.25")}
+	})
 	profile := func(name, address string) string {
 		return `- schedulerName: ` + name + `
   plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}
@@ -162,10 +155,10 @@ func TestCluster_PodUsageReader(t *testing.T) {
 		profile("a", "http://127.0.0.1:1")+profile("b", server.URL)+"- schedulerName: stock\n")
 	cluster, err := newAPIServer(t).connect(t, false).Open(t.Context(),
 		Options{Configuration: decoded, Objects: append(runningPods("shop"), node("n1"))})
-	must(t, err)
+	check.OK(t, err)
 	for _, names := range [][]string{{"b"}, {"stock", "b", "a"}, {"a", "b"}} {
 		usages, err := cluster.PodUsageReader(names)(t.Context(), "shop")
-		must(t, err)
+		check.OK(t, err)
 		if u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]; u.Usage != 250 {
 			t.Errorf("profiles %v: shop/web uses %+v, want 250m of CPU", names, u)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
@@ -28,13 +27,9 @@ const SkewResolution = time.Second
 
 // Server asks the API server for its version. The response has the time.
 func (c *Connection) Server(ctx context.Context) (Server, error) {
-	address, _, err := rest.DefaultServerUrlFor(c.KubeConfig)
-	if err != nil {
-		return Server{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.JoinPath("version").String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server.JoinPath("version").String(), http.NoBody)
 	if err != nil {
 		return Server{}, err
 	}

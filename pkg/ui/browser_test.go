@@ -525,7 +525,7 @@ func TestBrowserGroups(t *testing.T) {
 // Each view is a click away, has its figures as tables, and is held by the URL.
 func TestBrowserAnswers(t *testing.T) {
 	tb := openPage(t, startWith(t, Options{
-		Source: many(100), Context: "production", Chosen: cluster.Chosen{Context: "production"}, Check: checks, Questions: questions(),
+		Source: many(100), Context: "production", Chosen: cluster.Chosen{"context": {"production"}}, Check: checks, Questions: questions(),
 	}))
 	tab := func(name string) {
 		tb.Exec(`[...document.querySelectorAll("#views button")].find((b) => b.textContent.startsWith(%q)).click()`, name)

@@ -129,7 +129,6 @@ func TestUI_FlagsWithoutEffect(t *testing.T) {
 		"--scheduler-name=plimsoll":       saved,
 		"--plugin=LoadThreshold":          saved,
 		"--config=a.yaml":                 saved,
-		"--from=configmap/a/b":            saved,
 		"--scheduler=a/b":                 saved,
 		"--source-address=http://a":       saved,
 		"--source-token-file=a":           saved,

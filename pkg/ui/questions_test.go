@@ -185,7 +185,7 @@ func TestServer_Questions(t *testing.T) {
 func TestServer_Commands(t *testing.T) {
 	s := startWith(t, Options{
 		Source: newCluster("worker-1"), Check: checks, Questions: questions(),
-		Chosen: cluster.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"}, Flags: []string{"--config", "a b.yaml"},
+		Chosen: cluster.Chosen{"kubeconfig": {"/home/me/test cluster"}, "context": {"test"}, "as": {"jane"}}, Flags: []string{"--config", "a b.yaml"},
 	})
 	const file = " --config 'a b.yaml'"
 	const flags = " --kubeconfig '/home/me/test cluster' --context test --as jane"

@@ -714,30 +714,6 @@ func installedFaults() []fault {
 			fix{before: atInstalled, apply: applyInstalled, gone: ownNames}},
 		{"an image of a newer minor", "scheduler.version", doctor.Error, "the scheduler is built from Kubernetes 1.99", "set image deployment/plimsoll",
 			ofImage("plimsoll:0.1.0-k8s1.99"), fix{before: atInstalled}},
-		{"another install with the profile of a file", "configuration.profiles", doctor.Warning,
-			"is also a profile of Pod " + installed + "/plimsoll-1", "rename the profile",
-			func(t *testing.T, s *scene) { shared.install(t, yamlOf(t, s.examined), "plimsoll-1") },
-			ofProfile(0).vanishes(ownNames)},
-		{"another install with the profile", "configuration.profiles", doctor.Warning, "is also a profile of Pod " + installed + "/rival-1",
-			"rename the profile",
-			func(t *testing.T, _ *scene) {
-				maps := shared.Client.CoreV1().ConfigMaps(installed)
-				own, err := maps.Get(t.Context(), "plimsoll", metav1.GetOptions{})
-				must(t, err)
-				_, err = maps.Create(t.Context(), &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "rival"},
-					Data: map[string]string{"config.yaml": strings.Replace(own.Data["config.yaml"], "resourceName: plimsoll",
-						"resourceName: rival", 1)},
-				}, metav1.CreateOptions{})
-				must(t, err)
-				t.Cleanup(func() { _ = maps.Delete(context.WithoutCancel(t.Context()), "rival", metav1.DeleteOptions{}) })
-				d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
-				must(t, err)
-				spec := d.Spec.Template.Spec
-				spec.Volumes[0].ConfigMap.Name = "rival"
-				shared.addReplica(t, "rival-1", spec, map[string]string{"app": "rival"})
-			},
-			fix{before: atInstalled, apply: applyInstalled, gone: ownNames}},
 	}
 }
 

@@ -55,7 +55,6 @@ func (f *Flags) AddTo(command *cobra.Command, all *pflag.FlagSet) {
 		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
 	flags.StringVar(&f.Configuration.Scheduler, "scheduler", "",
 		"NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels")
-	flags.StringVar(&f.Configuration.From, "from", "", "configmap/NAMESPACE/NAME[/KEY] that holds the KubeSchedulerConfiguration")
 	flags.StringVar(&f.Source.Address, "source-address", "",
 		"URL at which this machine reaches the source of load, such as that of a port-forward")
 	flags.StringVar(&f.Source.TokenFile, "source-token-file", "", "file with the bearer token for the source of load")
@@ -98,14 +97,11 @@ func (f *Flags) Connect(command *cobra.Command) (*cluster.Connection, error) {
 	return conn, nil
 }
 
-// chosen returns the flags that chose the cluster and the user.
+// chosen returns the flags that chose the cluster and the user, as they are by now.
 func (f *Flags) chosen() cluster.Chosen {
-	return cluster.Chosen{
-		Kubeconfig: *f.Kube.KubeConfig, Context: *f.Kube.Context, Cluster: *f.Kube.ClusterName, Server: *f.Kube.APIServer,
-		TLSServerName: *f.Kube.TLSServerName, CertificateAuthority: *f.Kube.CAFile, InsecureSkipTLSVerify: *f.Kube.Insecure,
-		User: *f.Kube.AuthInfoName, ClientCertificate: *f.Kube.CertFile, ClientKey: *f.Kube.KeyFile,
-		As: *f.Kube.Impersonate, AsUID: *f.Kube.ImpersonateUID, AsGroups: *f.Kube.ImpersonateGroup,
-	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.Kube.AddFlags(flags)
+	return cluster.ChosenBy(flags)
 }
 
 // Pin sets the flags, and more files, so that printed commands choose the same in any shell. Its directory and environment may be

@@ -26,9 +26,7 @@ func TestConnect_KubeconfigInAPod(t *testing.T) {
 	if c.InPod {
 		t.Error("another cluster is taken for that of the pod")
 	}
-	if c.Chosen.Kubeconfig != file {
-		t.Errorf("printed commands choose %+v, want the kubeconfig", c.Chosen)
-	}
+	check.Equal(t, "flags of printed commands", cluster.Chosen{"kubeconfig": {file}}, c.Chosen)
 }
 
 // Printed commands have the flags that chose the cluster and the user.
@@ -92,7 +90,7 @@ func TestWarnOfOtherMinor(t *testing.T) {
 		workload   *cluster.Workload
 		want       string
 	}{
-		{"another minor", cluster.Chosen{Context: "a"}, "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
+		{"another minor", cluster.Chosen{"context": {"a"}}, "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
 			"use the one in the scheduler's pod: kubectl --context a -n team exec deploy/lines -c kube-scheduler -- kubectl-plimsoll explain ...\n"},
 		{"the same minor", cluster.Chosen{}, "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
 		{"a tag without a minor", cluster.Chosen{}, "v1.37.0", workload("plimsoll:mine"), ""},

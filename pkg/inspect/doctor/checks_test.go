@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/common/model"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -114,7 +113,7 @@ var (
 func expectChosen(t *testing.T, f *Facts, run func() []Result) (commands int) {
 	t.Helper()
 	before := f.chosen
-	f.chosen = cluster.Chosen{Context: "here", As: "jane"}
+	f.chosen = cluster.Chosen{"context": {"here"}, "as": {"jane"}}
 	checks := run()
 	f.chosen = before
 	for _, c := range checks {
@@ -587,17 +586,6 @@ func TestReportOn_Messages(t *testing.T) {
 		{"samples that are dated ahead", func(s *sourceFacts) {
 			s.examination.Ahead, s.examination.Lead = []string{"n1"}, 4*time.Minute
 		}, "time.ahead", Error, []string{"samples are dated ahead of the source's clock, by up to 4m0s: n1", "Correct the clock"}},
-		{"another scheduler with the profile", func(s *sourceFacts) {
-			s.otherSchedulers = []*cluster.Configuration{otherScheduler(s, "other", "plimsoll")}
-		}, "configuration.profiles", Warning, []string{
-			"profiles[0].schedulerName: plimsoll is also a profile of Pod b/other, with ConfigMap b/other: two schedulers",
-			"schedulerName: plimsoll-2",
-		}},
-		{"another scheduler with the profile of a file", func(s *sourceFacts) {
-			s.otherSchedulers, s.Configuration.Workload = []*cluster.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
-		}, "configuration.profiles", Warning, []string{
-			"two schedulers place the same pods, unless this file is to replace its configuration",
-		}},
 		{"nodes without load in the scheduler alone", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
 		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Here the source has the load of all nodes."}},
@@ -636,7 +624,7 @@ func TestReportOn_Messages(t *testing.T) {
 			"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml' --source-address http://localhost:9090 --source-token-file t",
 		}},
 		{"a cluster of another context", func(s *sourceFacts) {
-			s.lines[0].above, s.chosen = []string{"n1", "n2"}, cluster.Chosen{Kubeconfig: "k", Context: "a"}
+			s.lines[0].above, s.chosen = []string{"n1", "n2"}, cluster.Chosen{"kubeconfig": {"k"}, "context": {"a"}}
 		}, "lines.room", Error, []string{"kubectl plimsoll top --kubeconfig k --context a --scheduler-name plimsoll"}},
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
@@ -787,40 +775,6 @@ func TestOfScheduler(t *testing.T) {
 				t.Errorf("%v, want %d of them", got, tt.want)
 			}
 		})
-	}
-}
-
-// otherScheduler returns another scheduler's configuration, with a Lease and a profile.
-func otherScheduler(s *sourceFacts, lease, profile string) *cluster.Configuration {
-	decoded := s.Configuration.Decoded.DeepCopy()
-	decoded.LeaderElection.ResourceName, decoded.Profiles[0].SchedulerName = lease, profile
-	return &cluster.Configuration{
-		Origin: "ConfigMap b/other", Decoded: decoded,
-		Workload: &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
-	}
-}
-
-// TestCheckSharedProfile_Unread expects a result for each scheduler that may have the same profile, with how to find out.
-func TestCheckSharedProfile_Unread(t *testing.T) {
-	s := healthy()
-	other := &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"}
-	s.unreadSchedulers = []cluster.Unread{{Workload: other, Err: errors.New("forbidden"), Grant: "grant"}, {Workload: other, Err: errors.New("invalid")}}
-	const message = "not checked whether Pod b/other has a profile of the same name, because its configuration could not be read: "
-	want := []Result{
-		{Status: Skipped, Message: message + "forbidden", Advice: []Advice{{Text: "Grant the permission:", Command: "grant"}}},
-		{Status: Skipped, Message: message + "invalid"},
-	}
-	if diff := cmp.Diff(want, s.checkSharedProfile(), cmpopts.IgnoreUnexported(Result{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestCheckSharedProfile_Fine expects no result for a scheduler with another profile, nor for one that shares the Lease.
-func TestCheckSharedProfile_Fine(t *testing.T) {
-	s := healthy()
-	s.otherSchedulers = []*cluster.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.Election().ResourceName, "plimsoll")}
-	if got := s.checkSharedProfile(); len(got) > 0 {
-		t.Errorf("got %+v, want nothing", got)
 	}
 }
 

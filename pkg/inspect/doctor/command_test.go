@@ -26,7 +26,7 @@ func TestDoctor_Usage(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, flag := range []string{
-		"--config=/absent/file", "--from=deployment/a/b", "--from=configmap/a/absent", "--source-address=ftp://x", "--source-token-file=/absent/token",
+		"--config=/absent/file", "--source-address=ftp://x", "--source-token-file=/absent/token",
 		"--check=values.one", "--fail-on=ok",
 	} {
 		_, err := check.Execute(t.Context(), doctor.Command(), "--kubeconfig=/dev/null", "--server="+server.URL, flag)

@@ -31,7 +31,7 @@ func (f *Facts) checkFound() []Result {
 				"Create it there, or correct its name. See whether another namespace has it:"), "%s", OneLine(f.configurationErr))
 		}
 	}
-	const advice = "Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."
+	const advice = "Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE."
 	return Fail(Advise(advice), "%s", OneLine(f.configurationErr))
 }
 
@@ -126,36 +126,6 @@ func (f *Facts) adviseOn(finding *finding.Finding) []Advice {
 		todo, yaml = "write the name of a plugin that exists", "name: "+finding.Similar[0]+"\n"
 	}
 	return adviseYAML(yaml, "In %s, at %s: %s.", f.Configuration.Origin, where, todo)
-}
-
-// checkSharedProfile finds profiles that another scheduler has too, so that both place the same pods.
-func (f *Facts) checkSharedProfile() []Result {
-	results := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other cluster.Unread) []Result {
-		caveat := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.Workload() == nil]
-		skipped := Skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
-			other.Workload, OneLine(other.Err), caveat)
-		if other.Grant != "" {
-			skipped[0].Advice = []Advice{{Text: "Grant the permission:", Command: other.Grant}}
-		}
-		return skipped
-	})...)
-	return append(results, each(f.otherSchedulers, func(other *cluster.Configuration) []Result {
-		ours, theirs := f.Election(), other.Workload.LeaderElection(other.Decoded)
-		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
-			ours.ResourceName == theirs.ResourceName { // one of them leads
-			return nil
-		}
-		names := other.ProfileNames()
-		i := slices.IndexFunc(f.Profiles(), func(name string) bool { return slices.Contains(names, name) })
-		if i < 0 {
-			return nil
-		}
-		name := f.Profiles()[i]
-		unless := map[bool]string{true: ", unless this file is to replace its configuration"}[f.Workload() == nil]
-		return Warn(f.adviseEdit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
-			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods%s", i, text.Excerpt(name),
-			other.Workload, other.Origin, unless)
-	})...)
 }
 
 // checkStockProfile finds the stock scheduler's profile, unless the scheduler replaces it.

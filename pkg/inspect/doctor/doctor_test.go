@@ -306,11 +306,6 @@ func TestWaitingChecks(t *testing.T) {
 		{"the stock scheduler is slow", []*corev1.Pod{pod("a", "default-scheduler", time.Minute-time.Second, nil)}, true, OK, nil},
 		{"the stock scheduler is down", []*corev1.Pod{pod("a", "default-scheduler", time.Minute, nil)}, true, Error,
 			[]string{"its scheduler has looked at no pod for 1m0s", "kubectl -n kube-system get pods -l component=kube-scheduler"}},
-		{"a scheduler that was found is slow", []*corev1.Pod{pod("a", "found", time.Minute-time.Second, nil)}, true, OK, nil},
-		{"a scheduler that was found places others first", []*corev1.Pod{pod("a", "found", time.Hour, nil), pod("b", "found-2", time.Hour, placed(time.Second))},
-			true, OK, nil},
-		{"a scheduler that was found is down", []*corev1.Pod{pod("a", "found", time.Minute, nil)}, true, Error,
-			[]string{"its scheduler has looked at no pod for 1m0s", "kubectl -n b describe pod other"}},
 		{"a hostile name", []*corev1.Pod{pod("a", "z; id", time.Hour, nil)}, true, Error, []string{"'spec.nodeName=,spec.schedulerName=z; id'"}},
 		{"our scheduler is down", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is down", "describe"}},
 		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Minute-time.Second, nil)}, true, Warning, []string{"a profile has this name"}},
@@ -372,12 +367,6 @@ func TestWaitingChecks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := sourceAt("").Facts
 			f.Pods, f.Configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
-			f.otherSchedulers = []*cluster.Configuration{{
-				Decoded: &schedulerconfig.KubeSchedulerConfiguration{
-					Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "found"}, {SchedulerName: "found-2"}},
-				},
-				Workload: &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
-			}}
 			if tt.leading {
 				f.Configuration.Workload.Name = "" // only its command line is known
 			}

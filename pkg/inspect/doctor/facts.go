@@ -65,9 +65,6 @@ type Facts struct {
 	clusterErr error
 
 	permissions permissionFacts
-	// otherSchedulers are the configurations of other schedulers. Those of unreadSchedulers could not be read.
-	otherSchedulers  []*cluster.Configuration
-	unreadSchedulers []cluster.Unread
 	lease            *coordinationv1.Lease
 	leaseErr         error
 	// metrics are the scheduler's. If no scheduler is known, metrics and metricsErr are nil.
@@ -236,7 +233,6 @@ func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, e
 	}
 	if f.NeedConfiguration() == nil {
 		g.readPermissions(ctx)
-		f.otherSchedulers, f.unreadSchedulers = conn.OtherSchedulers(ctx, f.Configuration, f.Pods)
 		if election := f.Election(); f.Workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
 			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})

@@ -592,11 +592,6 @@ func (f *Facts) schedulerOf(name string) (profiles []string, see cluster.Command
 		}
 		return f.Profiles(), see
 	}
-	for _, other := range f.otherSchedulers {
-		if profiles := other.ProfileNames(); slices.Contains(profiles, name) {
-			return profiles, cluster.DescribeCommand(other.Workload.Namespace, other.Workload.Kind, other.Workload.Name)
-		}
-	}
 	if name == corev1.DefaultSchedulerName {
 		return []string{name}, cluster.Kubectl("-n", "kube-system", "get", "pods", "-l", "component=kube-scheduler")
 	}

@@ -57,7 +57,7 @@ func clusterChecks() []Check[*Facts] {
 		{"configuration.effect", file, findingsOf("configuration.effect")},
 		{"configuration.weights", file, (*Facts).checkWeights},
 		{"configuration.profiles", file, findingsOf("configuration.profiles")},
-		{"configuration.profiles", configured, (*Facts).checkSharedProfile},
+		{"configuration.profiles", configured, (*Facts).checkStockProfile},
 		{"configuration.runs", listedToo, (*Facts).checkRuns},
 		{"source.configured", opened, (*Facts).checkConfigured},
 		{"source.statistics", opened, (*Facts).checkStatistics},

@@ -338,7 +338,7 @@ func checkProfile(c *cluster.Configuration, pod *corev1.Pod, replaced bool) erro
 			strings.Join(names, ", "))
 	}
 	return fmt.Errorf("pod %s/%s: spec.schedulerName is %q, but %s has the profiles %s. Another scheduler places the pod; "+
-		"name its configuration with --config or --from, or write --scheduler-name to see where one of these would place it",
+		"name its configuration with --config or --scheduler, or write --scheduler-name to see where one of these would place it",
 		pod.Namespace, pod.Name, pod.Spec.SchedulerName, c.Origin, strings.Join(names, ", "))
 }
 
