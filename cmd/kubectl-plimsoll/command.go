@@ -55,7 +55,7 @@ func newCommand() *cobra.Command {
 		Use:   "kubectl-plimsoll",
 		Short: "See why the Plimsoll scheduler decides as it does",
 		Long: `Answers why the Plimsoll scheduler decides as it does, from the code that decides.
-Only "rebalance --evict" changes the cluster.
+No command changes the cluster.
 
 Use the command of the scheduler's Kubernetes minor version, which --version names: stock plugins differ between minor versions.
 

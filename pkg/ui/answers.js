@@ -288,7 +288,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       r.resting?.length && text("p", "The load does not show the last move yet of hot nodes: " + list(r.resting), "note"),
       r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
-      r.moves.length && text("p", `To move pods, run this in a terminal. It plans anew, and asks before it evicts.`, "note"),
+      r.moves.length && text("p", `To plan anew in a terminal, run this. The rebalancer moves pods in mode Evict.`, "note"),
     ];
   }
   const askMoves = asker("moves", drawMoves);

@@ -601,7 +601,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
 	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
-	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production --evict")
+	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production")
 	tb.Exec(`history.back()`)
 	tb.WaitFor("#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)

@@ -89,6 +89,11 @@ func TestUI_FromFile(t *testing.T) {
 	if strings.ReplaceAll(strings.TrimSpace(string(copied)), `\u003c/script\u003e`, "</script>") != content {
 		t.Errorf("saved again: %s, want %s", copied, content)
 	}
+	for _, file := range []string{page, again} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v, error %v, want a file that others cannot read", file, info.Mode(), err)
+		}
+	}
 	_, err = checking.Execute(t.Context(), Command(fakeMoves()), "--from-file", page)
 	if _, usage := errors.AsType[*cluster.OptionError](err); !usage || !strings.Contains(err.Error(), "--from-file: ") {
 		t.Errorf("error %v", err)

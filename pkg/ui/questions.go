@@ -25,7 +25,7 @@ type Questions struct {
 	// Explain explains a pod of the namespace.
 	Explain func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error)
 	WhatIf  func(ctx context.Context, w WhatIf) (*whatif.Report, error)
-	// Moves returns the JSON of planned moves, and the command that makes them; nil without a rebalancer.
+	// Moves returns the JSON of planned moves, and the command that plans them; nil without a rebalancer.
 	Moves func(ctx context.Context) ([]byte, cluster.Command, error)
 }
 

@@ -113,7 +113,7 @@ func questions() Questions {
 			}}}, nil
 		},
 		Moves: func(context.Context) ([]byte, cluster.Command, error) {
-			return plannedMoves(""), cluster.Plugin("rebalance", "--evict"), nil
+			return plannedMoves(""), cluster.Plugin("rebalance"), nil
 		},
 	}
 }
@@ -199,7 +199,7 @@ func TestServer_Commands(t *testing.T) {
 			" -f - --replicas 5 --drain a --pending" + file,
 		"what-if.json?fewer=5&of=deploy/shop/web": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +
 			" -f - --fewer 5 --pending" + file,
-		"moves.json": "kubectl plimsoll rebalance" + flags + " --evict" + file,
+		"moves.json": "kubectl plimsoll rebalance" + flags + file,
 	} {
 		got, err := url.PathUnescape(s.do(t, request{path: path}).Header.Get("Plimsoll-Command"))
 		if err != nil || got != want {

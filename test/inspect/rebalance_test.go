@@ -59,7 +59,7 @@ func TestRebalance(t *testing.T) {
 	if len(plan.Stay) != 1 || plan.Stay[0].Reason != "NoController" || plan.Stay[0].Pods != 1 {
 		t.Errorf("%+v stay, want the pod that makes the load: it has no controller", plan.Stay)
 	}
-	planning(t, "", args, "Nothing is moved.", "web-1").wants(t, 0)
+	planning(t, args, "Nothing is moved.", "web-1").wants(t, 0)
 	after, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-1", metav1.GetOptions{})
 	must(t, err)
 	if after.UID != before.UID || after.DeletionTimestamp != nil {

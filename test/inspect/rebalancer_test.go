@@ -269,33 +269,15 @@ func pretend(t *testing.T) {
 }
 
 // planning runs the command until its plan has these texts. Pods are young at first, and a scrape may come late.
-func planning(t *testing.T, answer string, args []string, want ...string) (r result) {
+func planning(t *testing.T, args []string, want ...string) (r result) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
-		r = shared.plimsollReading(t, answer, args...)
+		r = shared.plimsoll(t, args...)
 		if !slices.ContainsFunc(want, func(text string) bool { return !strings.Contains(r.stdout, text) }) {
 			return r
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("no plan with %q: %+v", want, r)
-		}
-	}
-}
-
-// TestRebalance_Evict asks first, and then moves the pod that the rebalancer would move. Tenants cannot pause or block it.
-func TestRebalance_Evict(t *testing.T) {
-	_, replicated := heat(t)
-	replicated()
-	pretend(t)
-	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, "")}
-	r := planning(t, "no\n", args, "web-1")
-	if r.exitCode != 0 || !strings.Contains(r.stderr, "Evict these pods? [y/N]") || strings.Contains(r.stdout, "Evicted") {
-		t.Errorf("after the answer no: %+v", r)
-	}
-	r = planning(t, "y\n", args, "web-1").wants(t, 0)
-	for _, want := range []string{"Evicted pod default/web-1 from w-1; waiting for its replacement on w-2\n", " is ready on w-2, in place of web-1\n"} {
-		if !strings.Contains(r.stdout, want) {
-			t.Errorf("stdout is %q, want %q", r.stdout, want)
 		}
 	}
 }
@@ -312,7 +294,7 @@ func TestRebalancer(t *testing.T) {
 	}
 	plans := func(want string) {
 		t.Helper()
-		planning(t, "", []string{
+		planning(t, []string{
 			"rebalance", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, ""),
 		}, want, "web-1").wants(t, 0)
 	}

@@ -1,3 +1,4 @@
+// Package api holds the RebalancerConfiguration. It reads no file.
 package api
 
 import (
@@ -142,6 +143,11 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 	if c.Kind != Kind {
 		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{Kind}))
 	}
+	check := func(name string, value any, isValid bool, least, most any) {
+		if !isValid {
+			errs = append(errs, field.Invalid(field.NewPath(name), value, fmt.Sprintf("must be in [%v, %v]", least, most)))
+		}
+	}
 	for _, f := range []struct {
 		name               string
 		value, least, most float64
@@ -160,9 +166,7 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"maxPerNamespaceInFlight", float64(c.MaxPerNamespaceInFlight), 1, 1000},
 		{"breakerFailures", float64(c.BreakerFailures), 1, 100},
 	} {
-		if f.value < f.least || f.value > f.most {
-			errs = append(errs, field.Invalid(field.NewPath(f.name), f.value, fmt.Sprintf("must be in [%v, %v]", f.least, f.most)))
-		}
+		check(f.name, f.value, f.value >= f.least && f.value <= f.most, f.least, f.most)
 	}
 	for _, f := range []struct {
 		name               string
@@ -172,10 +176,7 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"breakerDuration", c.BreakerDuration.Duration, time.Minute, 24 * time.Hour},
 		{"minPodAge", c.MinPodAge.Duration, 0, 24 * time.Hour},
 	} {
-		if f.value < f.least || f.value > f.most {
-			errs = append(errs,
-				field.Invalid(field.NewPath(f.name), f.value.String(), fmt.Sprintf("must be in [%v, %v]", f.least, f.most)))
-		}
+		check(f.name, f.value.String(), f.value >= f.least && f.value <= f.most, f.least, f.most)
 	}
 	if !slices.Contains(Modes(), c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, Modes()))

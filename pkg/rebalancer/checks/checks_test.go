@@ -109,14 +109,6 @@ func TestChecks(t *testing.T) {
 			"system:serviceaccount:ns:r lacks permission to create pods/eviction: the rebalancer evicts pods",
 			"resources:\n  - pods/eviction\n  verbs:\n  - create\n", "kind: ServiceAccount\n  name: r\n  namespace: ns\n",
 		}},
-		{"permissions of another mode", func(f *facts) {
-			f.spec = &corev1.PodSpec{ServiceAccountName: "r"}
-			f.permissions = permissions{user: "system:serviceaccount:ns:r"}
-			f.permissions.excess = []cluster.Permission{{Resource: "pods", Verbs: []string{"patch"}}}
-		}, "rebalancer.permissions", doctor.Warning, []string{
-			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict does not need",
-			"kubectl get clusterrolebindings,rolebindings -A -o wide | grep r",
-		}},
 		{"permissions that cannot be read", func(f *facts) {
 			f.permissions = permissions{user: "system:serviceaccount:ns:r", err: forbidden}
 		}, "rebalancer.permissions", doctor.Skipped, []string{"the permissions of system:serviceaccount:ns:r could not be read: forbidden"}},

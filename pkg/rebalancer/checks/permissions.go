@@ -14,20 +14,19 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 )
 
-// permissions are those of the rebalancer's account. needed counts verbs. excess are granted permissions that other modes need.
+// permissions are those of the rebalancer's account. needed counts verbs.
 type permissions struct {
-	user            string
-	needed          int
-	missing, excess []cluster.Permission
-	err             error
+	user    string
+	needed  int
+	missing []cluster.Permission
+	err     error
 }
 
-// readPermissions asks which permissions the rebalancer's account lacks, and which write permissions it does not need.
+// readPermissions asks which permissions the rebalancer's account lacks.
 func (f *facts) readPermissions(ctx context.Context) {
 	if f.configurationErr == nil && f.NeedConfiguration() == nil {
 		f.permissions.user = serviceaccount.MakeUsername(f.namespace, cmp.Or(f.spec.ServiceAccountName, "default"))
@@ -53,21 +52,7 @@ func (f *facts) askPermissions(ctx context.Context) error {
 	for i := range needed {
 		p.needed += len(needed[i].Verbs)
 	}
-	if p.missing, err = f.conn.MissingPermissions(ctx, p.user, needed); err != nil {
-		return err
-	}
-	var excess []cluster.Permission
-	for _, mode := range api.Modes() {
-		ofMode, err := command.Permissions(f.conn, mode, state, lease)
-		if err != nil {
-			return err
-		}
-		excess = append(excess, slices.DeleteFunc(ofMode, func(p cluster.Permission) bool {
-			return readsOnly(&p) || slices.ContainsFunc(needed, sameAs(&p))
-		})...)
-	}
-	denied, err := f.conn.MissingPermissions(ctx, p.user, excess)
-	p.excess = slices.DeleteFunc(excess, func(p cluster.Permission) bool { return slices.ContainsFunc(denied, sameAs(&p)) })
+	p.missing, err = f.conn.MissingPermissions(ctx, p.user, needed)
 	return err
 }
 
@@ -86,16 +71,8 @@ func stateOf(spec *corev1.PodSpec) (types.NamespacedName, error) {
 	return kube.ParseState(*state)
 }
 
-func readsOnly(p *cluster.Permission) bool {
-	return !slices.ContainsFunc(p.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
-}
-
-func sameAs(p *cluster.Permission) func(cluster.Permission) bool {
-	return func(other cluster.Permission) bool { return other.String() == p.String() }
-}
-
-// checkPermissions checks that the account has the permissions that the mode needs, and no other write permission.
-func (f *facts) checkPermissions() (results []doctor.Result) {
+// checkPermissions checks that the account has the permissions that the mode needs.
+func (f *facts) checkPermissions() []doctor.Result {
 	p := &f.permissions
 	switch {
 	case p.user == "":
@@ -104,15 +81,6 @@ func (f *facts) checkPermissions() (results []doctor.Result) {
 		return doctor.Skip("not checked, because the permissions of %s could not be read: %s", p.user, doctor.OneLine(p.err))
 	case len(p.missing) > 0:
 		return f.MissingChecks(doctor.Fail, p.user, "rebalancer", p.missing)
-	case len(p.excess) == 0:
-		return doctor.Fine("%s has all %d required permissions of mode %s", p.user, p.needed, f.configuration.Mode)
 	}
-	bindings := cluster.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
-	advice := f.AdviseRun(bindings.Pipe(cluster.Call("grep", f.spec.ServiceAccountName)),
-		"Remove it from the account's roles. The chart's roles have what the mode needs. Find them:")
-	for i := range p.excess {
-		results = append(results, doctor.Warn(advice, "%s has permission to %s, which mode %s does not need",
-			p.user, &p.excess[i], f.configuration.Mode)...)
-	}
-	return results
+	return doctor.Fine("%s has all %d required permissions of mode %s", p.user, p.needed, f.configuration.Mode)
 }

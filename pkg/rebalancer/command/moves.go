@@ -68,22 +68,13 @@ type NodeChange struct {
 	After  float64 `json:"afterPercent"`
 }
 
-// MovedPod is a pod to move, and its controller.
-type MovedPod struct {
+// Move is a move off a hot node.
+type Move struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Owner     string `json:"owner"`
-}
-
-func movedPod(m *plan.Move) MovedPod {
-	return MovedPod{m.Namespace, m.Pod, text.Excerpt(m.Owner.String())}
-}
-
-// Move is a move off a hot node.
-type Move struct {
-	MovedPod
-	From string `json:"from"`
-	To   string `json:"to"`
+	From      string `json:"from"`
+	To        string `json:"to"`
 	// Or are nodes that score as To does.
 	Or []string `json:"or,omitempty"`
 	// Relief is what the source loses, in percent of its capacity.
@@ -147,7 +138,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if executor.Store, err = storeOf(ctx, c.Client); err != nil {
 		report.Notes = append(report.Notes,
 			fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
-		executor.Store = &kube.MemoryStore{}
+		executor.Store = kube.NoStore{}
 	}
 	status, err := executor.Preview(ctx)
 	if err != nil {
@@ -177,7 +168,7 @@ func storeOf(ctx context.Context, client kubernetes.Interface) (plan.Store, erro
 		return nil, err
 	}
 	if held == nil {
-		return &kube.MemoryStore{}, nil
+		return kube.NoStore{}, nil
 	}
 	return &kube.Store{Client: client, Namespace: held.Namespace, Name: held.Name}, nil
 }
@@ -282,7 +273,8 @@ func (r *Report) addMoves(p *plan.Plan) {
 	for i := range p.Moves {
 		m := &p.Moves[i]
 		r.Moves = append(r.Moves, Move{
-			MovedPod: movedPod(m), From: m.From, To: m.To, Or: m.Or, Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
+			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner.String()), From: m.From, To: m.To, Or: m.Or,
+			Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
 		})
 		add(byName[m.From], m.Resource, true, m.FromBefore).After = percent(m.FromAfter)
 		to := byName[m.To]

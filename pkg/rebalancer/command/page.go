@@ -13,7 +13,7 @@ func CheckFile(ctx context.Context, file string) error {
 	return err
 }
 
-// PlanJSON returns the JSON of the command's report, and the command that makes its moves.
+// PlanJSON returns the JSON of the command's report, and the command.
 func PlanJSON(
 	ctx context.Context, c *cluster.Connection, of cluster.ConfigurationOptions, source cluster.SourceOptions, file string,
 ) ([]byte, cluster.Command, error) {
@@ -24,11 +24,8 @@ func PlanJSON(
 		return nil, nil, err
 	}
 	var args []string
-	if len(report.Moves) > 0 {
-		args = []string{"--evict"}
-	}
 	if file != "" {
-		args = append(args, "--rebalancer-config", file)
+		args = []string{"--rebalancer-config", file}
 	}
 	content, err := output.Marshal(report)
 	return content, cluster.Plugin("rebalance", args...), err

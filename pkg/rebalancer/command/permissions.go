@@ -11,9 +11,7 @@ import (
 
 // Permissions returns what the rebalancer needs in the mode, except to read load. Its state and its Lease have one name.
 // The other Lease is the scheduler's.
-func Permissions(
-	c *cluster.Connection, mode api.Mode, state, lease types.NamespacedName,
-) ([]cluster.Permission, error) {
+func Permissions(c *cluster.Connection, mode api.Mode, state, lease types.NamespacedName) ([]cluster.Permission, error) {
 	all, err := c.Informed()
 	if err != nil {
 		return nil, err

@@ -23,7 +23,6 @@ func reasons() map[plan.Reason]string {
 		plan.NoController:     "no controller to recreate it",
 		plan.NoOtherNode:      "no other node passes all filters",
 		plan.NoRoom:           "destination would be too close to its load line",
-		plan.NotConfirmed:     "not confirmed",
 		plan.NotRunning:       "NotReady",
 		plan.NotSimulated:     "beyond the limit of simulated decisions",
 		plan.OptedOut:         "opted out by annotation",

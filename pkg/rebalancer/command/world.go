@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
@@ -59,20 +58,13 @@ func Follow(ctx context.Context, c *cluster.Connection, o cluster.Options) (*Wor
 		return nil, err
 	}
 	w.statistics = w.clock.Now()
-	names := namesOf(o.Configuration)
+	names := (&cluster.Configuration{Decoded: o.Configuration}).ProfileNames()
 	if w.Profile, w.cluster.Load = w.opened.FirstLoadReader(names); w.cluster.Load == nil {
 		return nil, fmt.Errorf("no profile has a plugin that reads load; add one as in docs/configure.md")
 	}
 	w.Plugin = w.cluster.Load.Name()
 	w.cluster.Scheduler, w.cluster.SchedulerNames = w.opened.Scheduler, names
 	return w, nil
-}
-
-func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
-	for i := range c.Profiles {
-		names = append(names, c.Profiles[i].SchedulerName)
-	}
-	return names
 }
 
 // Close waits until the informers have ended. The context of Follow must be done.

@@ -2,6 +2,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,7 @@ func (e Evictor) Pod(ctx context.Context, name types.NamespacedName) (*corev1.Po
 }
 
 // Evict implements plan.Evictor.
-func (e Evictor) Evict(
-	ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool,
-) (plan.Answer, string, error) {
+func (e Evictor) Evict(ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (refusal string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request := e.Client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
@@ -56,16 +55,11 @@ func (e Evictor) Evict(
 		// EvictV1 has no CreateOptions. Without them, webhooks take a dry run for an eviction.
 		request.VersionedParams(&metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, scheme.ParameterCodec)
 	}
-	err := request.Do(ctx).Error()
-	switch {
-	case err == nil:
-		return plan.Accepted, "", nil
-	case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
-		return plan.Refused, err.Error(), nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return plan.Gone, err.Error(), nil
+	err = request.Do(ctx).Error()
+	if apierrors.IsTooManyRequests(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return cmp.Or(err.Error(), "the eviction was refused"), nil
 	}
-	return 0, "", err
+	return "", err
 }
 
 // StateLabel is the label of the state's ConfigMap.
@@ -193,21 +187,16 @@ func (s *Store) Save(ctx context.Context, state []byte) error {
 	return nil
 }
 
-// MemoryStore keeps the state of one run.
-type MemoryStore struct{ state []byte }
+// NoStore has an empty state, and keeps none.
+type NoStore struct{}
 
-var _ plan.Store = &MemoryStore{}
+var _ plan.Store = NoStore{}
 
 // Load implements plan.Store.
-func (s *MemoryStore) Load(context.Context) (state []byte, paused bool, err error) {
-	return s.state, false, nil
-}
+func (NoStore) Load(context.Context) (state []byte, paused bool, err error) { return nil, false, nil }
 
 // Save implements plan.Store.
-func (s *MemoryStore) Save(_ context.Context, state []byte) error {
-	s.state = state
-	return nil
-}
+func (NoStore) Save(context.Context, []byte) error { return nil }
 
 // Lease is the scheduler's.
 type Lease struct {

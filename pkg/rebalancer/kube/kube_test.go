@@ -2,6 +2,8 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,10 +17,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -45,15 +51,15 @@ func TestEvictor(t *testing.T) {
 		name, message string
 		code          int32
 		reason        metav1.StatusReason
-		want          plan.Answer
 		fails         bool
 	}{
-		{"evicted", "", 201, "", plan.Accepted, false},
-		{"a budget", "Cannot evict pod as it would violate the pod's disruption budget.", 429, metav1.StatusReasonTooManyRequests, plan.Refused, false},
-		{"a webhook", "denied", 403, metav1.StatusReasonForbidden, plan.Refused, false},
-		{"no such pod", "not found", 404, metav1.StatusReasonNotFound, plan.Gone, false},
-		{"another pod of the name", "the UID in the precondition differs", 409, metav1.StatusReasonConflict, plan.Gone, false},
-		{"a broken webhook", "failed calling webhook", 500, metav1.StatusReasonInternalError, 0, true},
+		{"evicted", "", 201, "", false},
+		{"a budget", "Cannot evict pod as it would violate the pod's disruption budget.", 429, metav1.StatusReasonTooManyRequests, false},
+		{"a webhook", "denied", 403, metav1.StatusReasonForbidden, false},
+		{"a webhook without a message", "", 403, metav1.StatusReasonForbidden, false},
+		{"no such pod", "not found", 404, metav1.StatusReasonNotFound, false},
+		{"another pod of the name", "the UID in the precondition differs", 409, metav1.StatusReasonConflict, false},
+		{"a broken webhook", "failed calling webhook", 500, metav1.StatusReasonInternalError, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got policyv1.Eviction
@@ -72,9 +78,10 @@ func TestEvictor(t *testing.T) {
 				w.WriteHeader(int(tc.code))
 				_ = json.NewEncoder(w).Encode(status)
 			})
-			answer, why, err := Evictor{client}.Evict(t.Context(), types.NamespacedName{Namespace: "ns", Name: "p"}, "u", dryRun)
-			if answer != tc.want || (err != nil) != tc.fails || answer == plan.Refused && !strings.Contains(why, tc.message) {
-				t.Errorf("answer %v, %q, error %v; want %v", answer, why, err, tc.want)
+			refusal, err := Evictor{client}.Evict(t.Context(), types.NamespacedName{Namespace: "ns", Name: "p"}, "u", dryRun)
+			refused := tc.code >= 400 && !tc.fails
+			if (refusal != "") != refused || (err != nil) != tc.fails || refused && !strings.Contains(refusal, tc.message) {
+				t.Errorf("refused by %q, error %v; want %t", refusal, err, refused)
 			}
 			if o := got.DeleteOptions; o == nil || *o.Preconditions.UID != "u" {
 				t.Errorf("the eviction is %+v, want one for the UID", got)
@@ -224,58 +231,50 @@ func TestLease_Down(t *testing.T) {
 
 // Origins are those of the one rebalancer. They are nothing without one, or without permission. The ConfigMap of a tenant is not read.
 func TestOrigins(t *testing.T) {
-	label, value, _ := strings.Cut(StateLabel, "=")
-	held := map[string]*corev1.ConfigMap{}
-	for _, name := range []string{"a", "b", "tenant", "unlabeled"} {
-		c := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{label: value}},
-			Data: map[string]string{
-				stateKey: `{"records":[{"pod":"web-1","from":"` + name + `","resource":"cpu","outcome":"Landed","replacementUID":"u-2"}]}`,
-			},
-		}
-		held["/api/v1/namespaces/ns/configmaps/"+name] = c
+	labelsOf := func(label string) map[string]string {
+		name, value, _ := strings.Cut(label, "=")
+		return map[string]string{name: value}
 	}
-	held["/api/v1/namespaces/ns/configmaps/unlabeled"].Labels = nil
+	const state = `{"records":[{"pod":"web-1","from":"%s","resource":"cpu","outcome":"Landed","replacementUID":"u-2"}]}`
 	for _, tc := range []struct {
-		name  string
-		bound []string
-		code  int
-		want  string
-		err   string
+		name      string
+		bound     []string
+		fails     error
+		want, err string
 	}{
-		{"one rebalancer", []string{"a"}, 200, "a", ""},
-		{"bound twice", []string{"a", "a"}, 200, "a", ""},
-		{"none", nil, 200, "", ""},
-		{"a state that was deleted", []string{"deleted"}, 200, "", ""},
-		{"another component", []string{"unlabeled", "b"}, 200, "b", ""},
-		{"two", []string{"a", "b"}, 200, "", "several rebalancers are installed"},
-		{"no permission", nil, 403, "", ""},
-		{"another error", nil, 500, "", "read moved pods"},
+		{"one rebalancer", []string{"a"}, nil, "a", ""},
+		{"bound twice", []string{"a", "a"}, nil, "a", ""},
+		{"none", nil, nil, "", ""},
+		{"a state that was deleted", []string{"deleted"}, nil, "", ""},
+		{"another component", []string{"unlabeled", "b"}, nil, "b", ""},
+		{"two", []string{"a", "b"}, nil, "", "several rebalancers are installed"},
+		{"no permission", nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil), "", ""},
+		{"another error", nil, apierrors.NewInternalError(errors.New("broken")), "", "read moved pods"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				code, answer := tc.code, any(nil)
-				switch {
-				case r.URL.Path == "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" && r.URL.Query().Get("labelSelector") == BindingLabel:
-					list := &rbacv1.ClusterRoleBindingList{}
-					for _, name := range tc.bound {
-						list.Items = append(list.Items, rbacv1.ClusterRoleBinding{Subjects: []rbacv1.Subject{
-							{Kind: "User", Namespace: "ns", Name: "tenant"}, {Kind: "ServiceAccount", Namespace: "ns", Name: name},
-						}})
-					}
-					answer = list
-				case held[r.URL.Path] != nil:
-					answer = held[r.URL.Path]
-				default:
-					code = 404
+			var objects []runtime.Object
+			for _, name := range []string{"a", "b", "tenant", "unlabeled"} {
+				c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+				if name != "unlabeled" {
+					c.Labels = labelsOf(StateLabel)
 				}
-				w.WriteHeader(code)
-				if code != 200 {
-					answer = &metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: map[int]metav1.StatusReason{
-						403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 500: metav1.StatusReasonInternalError,
-					}[code]}
-				}
-				_ = json.NewEncoder(w).Encode(answer)
+				c.Data = map[string]string{stateKey: fmt.Sprintf(state, name)}
+				objects = append(objects, c)
+			}
+			for i, name := range tc.bound {
+				objects = append(objects, &rbacv1.ClusterRoleBinding{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), Labels: labelsOf(BindingLabel)},
+					Subjects: []rbacv1.Subject{
+						{Kind: "User", Namespace: "ns", Name: "tenant"}, {Kind: "ServiceAccount", Namespace: "ns", Name: name},
+					},
+				})
+			}
+			objects = append(objects, &rbacv1.ClusterRoleBinding{ // of another program
+				ObjectMeta: metav1.ObjectMeta{Name: "other"}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ns", Name: "tenant"}},
+			})
+			client := fake.NewClientset(objects...)
+			client.PrependReactor("list", "clusterrolebindings", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return tc.fails != nil, nil, tc.fails
 			})
 			origins, err := Origins(t.Context(), client)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {

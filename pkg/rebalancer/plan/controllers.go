@@ -25,27 +25,27 @@ var controllers = map[string]func(informers.SharedInformerFactory) cache.SharedI
 	},
 }
 
-// controller is an object of a kind in controllers.
+// controller is an object of a kind in controllers. labels are those of its pods.
 type controller struct {
 	kind     string
 	meta     *metav1.ObjectMeta
 	replicas *int32
-	template *corev1.PodTemplateSpec
+	labels   map[string]string
 }
 
 func newController(object any) controller {
 	switch of := object.(type) {
 	case *appsv1.ReplicaSet:
-		return controller{"ReplicaSet", &of.ObjectMeta, of.Spec.Replicas, &of.Spec.Template}
+		return controller{"ReplicaSet", &of.ObjectMeta, of.Spec.Replicas, of.Spec.Template.Labels}
 	case *appsv1.StatefulSet:
-		return controller{"StatefulSet", &of.ObjectMeta, of.Spec.Replicas, &of.Spec.Template}
+		return controller{"StatefulSet", &of.ObjectMeta, of.Spec.Replicas, of.Spec.Template.Labels}
 	}
 	of := object.(*corev1.ReplicationController)
-	template := of.Spec.Template
-	if template == nil {
-		template = &corev1.PodTemplateSpec{}
+	c := controller{"ReplicationController", &of.ObjectMeta, of.Spec.Replicas, nil}
+	if of.Spec.Template != nil {
+		c.labels = of.Spec.Template.Labels
 	}
-	return controller{"ReplicationController", &of.ObjectMeta, of.Spec.Replicas, template}
+	return c
 }
 
 // findController returns a controller; false if it is gone, or of another kind.
@@ -62,57 +62,10 @@ func findController(s *sim.Scheduler, kind, namespace, name string, uid types.UI
 	return c, c.meta.UID == uid
 }
 
-// wants returns the number of pods that the controller wants.
 func (c *controller) wants() int { return int(ptr.Deref(c.replicas, 1)) }
 
-// workload names the workload of the controller's pods.
 func (c *controller) workload() string {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.meta.Namespace, Labels: c.template.Labels}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.meta.Namespace, Labels: c.labels}}
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: c.kind, Name: c.meta.Name, Controller: ptr.To(true)}}
 	return workloadOf(pod, &pod.OwnerReferences[0])
-}
-
-// verticalAutoscaler are the annotations of the VerticalPodAutoscaler on pods whose requests it has written.
-var verticalAutoscaler = [...]string{"vpaUpdates", "vpaInPlaceUpdated"}
-
-// raiseRequests raises requests of the pod to those of its controller's template. An in-place resize may have lowered them, and the
-// next pod is created without it. Higher ones stay: admission may have written them, and would again.
-func raiseRequests(pod *corev1.Pod, s *sim.Scheduler) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return
-	}
-	for _, annotation := range verticalAutoscaler {
-		if _, set := pod.Annotations[annotation]; set {
-			return // it would write its requests again
-		}
-	}
-	c, ok := findController(s, owner.Kind, pod.Namespace, owner.Name, owner.UID)
-	if !ok {
-		return
-	}
-	template := &c.template.Spec
-	raiseContainers(pod.Spec.Containers, template.Containers)
-	raiseContainers(pod.Spec.InitContainers, template.InitContainers)
-	if pod.Spec.Resources != nil && template.Resources != nil {
-		raise(pod.Spec.Resources, template.Resources)
-	}
-}
-
-func raiseContainers(containers, templates []corev1.Container) {
-	for i := range containers {
-		for j := range templates {
-			if containers[i].Name == templates[j].Name {
-				raise(&containers[i].Resources, &templates[j].Resources)
-			}
-		}
-	}
-}
-
-func raise(of, least *corev1.ResourceRequirements) {
-	for name, quantity := range least.Requests {
-		if held, ok := of.Requests[name]; ok && quantity.Cmp(held) > 0 {
-			of.Requests[name] = quantity
-		}
-	}
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 const (
@@ -34,25 +33,13 @@ const (
 	maxRefusals = 5
 )
 
-// Answer is the answer to an eviction.
-type Answer int
-
-// The answers.
-const (
-	// Accepted means that the pod ends.
-	Accepted Answer = iota
-	// Refused means that the pod must stay, for example because of a PodDisruptionBudget.
-	Refused
-	// Gone means that there is no such pod any more.
-	Gone
-)
-
 // Evictor evicts pods.
 type Evictor interface {
 	// Pod reads the pod from the API server. It returns nil if there is no such pod.
 	Pod(ctx context.Context, pod types.NamespacedName) (*corev1.Pod, error)
-	// Evict evicts the pod with the UID, or only asks whether it could if dryRun is set. After an error, the pod may be evicted.
-	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (Answer, string, error)
+	// Evict evicts the pod with the UID, or only asks whether it could if dryRun is set. It returns why the pod is not evicted, such
+	// as because of a PodDisruptionBudget; empty if it ends. After an error, the pod may be evicted.
+	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (refusal string, err error)
 }
 
 // Store keeps the state.
@@ -80,10 +67,6 @@ type Observer interface {
 	// Refused is called if an eviction was refused, and for what reason.
 	Refused(m *Move, pod *corev1.Pod, why string)
 	Ended(r *Record)
-	// HotMinutes counts minutes above the line that moves of the last hour removed from sources, and added to destinations.
-	HotMinutes(removed, added float64)
-	// Regretted is called once for a move whose destination was hot because of it.
-	Regretted(r *Record)
 }
 
 // PausedAnnotation of the state's ConfigMap stops all moves if it is "true".
@@ -125,17 +108,14 @@ type Executor struct {
 	Observer Observer
 	Clock    clock.PassiveClock
 	Config   *api.Configuration
-	// Only has the pods that may cool nodes; nil for all.
-	Only map[types.UID]bool
 
 	history History
 	// saved is the stored state, and paused the operator's pause, at the last look.
-	saved  []byte
-	paused bool
-	loaded bool
-	plan   *Plan
-	// planned is when the plan was made, and looked when nodes were compared with their lines.
-	planned, looked time.Time
+	saved   []byte
+	paused  bool
+	loaded  bool
+	plan    *Plan
+	planned time.Time // when the plan was made
 }
 
 // Step ends moves whose replacement is ready or late. Then it begins one move at most. refreshed says that the load was read anew.
@@ -147,9 +127,10 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 		return nil, err
 	}
 	if refreshed {
-		if err := e.look(ctx); err != nil {
+		if err := e.observe(ctx); err != nil {
 			return nil, err
 		}
+		e.plan = nil
 	}
 	s := &Status{}
 	var err error
@@ -193,28 +174,19 @@ func (e *Executor) cool(ctx context.Context, s *Status) (err error) {
 	return nil
 }
 
-// Settle ends moves whose replacement is ready or late, and returns those under way.
-func (e *Executor) Settle(ctx context.Context) ([]*Moving, error) {
-	if err := e.load(ctx); err != nil {
-		return nil, err
-	}
-	err := e.settle(ctx)
-	return e.history.moving(), err
-}
-
 // Preview returns what a step would do now, from one look at the load. It changes nothing, so it needs no Evictor and no Observer.
 func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	_, _, err := e.observe(ctx)
+	if err := e.observe(ctx); err != nil {
+		return nil, err
+	}
+	stop, why, err := e.brakes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{}
-	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
-		return nil, err
-	}
+	s := &Status{Stop: stop, Why: why}
 	err = e.makePlan(ctx, false)
 	s.Plan, s.UnderWay = e.plan, e.history.moving()
 	return s, err
@@ -253,88 +225,19 @@ func (e *Executor) save(ctx context.Context) error {
 	return nil
 }
 
-// observe compares the nodes with their lines.
-func (e *Executor) observe(ctx context.Context) (cluster Cluster, nodes []LoadedNode, err error) {
-	if cluster, err = e.World.Cluster(ctx); err != nil {
-		return cluster, nil, err
-	}
-	if nodes, err = Look(ctx, cluster.Scheduler, cluster.Load, e.Config); err == nil {
-		e.history.Observe(nodes, e.Config)
-	}
-	return cluster, nodes, err
-}
-
-// look compares the nodes with their lines, and counts the hot minutes since the last look.
-func (e *Executor) look(ctx context.Context) error {
-	cluster, nodes, err := e.observe(ctx)
+func (e *Executor) observe(ctx context.Context) error {
+	cluster, err := e.World.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	now := e.Clock.Now()
-	if since := now.Sub(e.looked); since < 5*time.Minute { // otherwise nobody looked
-		e.countHotMinutes(ctx, cluster.Scheduler, nodes, since.Minutes(), now)
+	nodes, err := Look(ctx, cluster.Scheduler, cluster.Load, e.Config)
+	if err != nil {
+		return err
 	}
-	e.looked, e.plan = now, nil
+	e.history.Observe(nodes, e.Config)
 	return nil
 }
 
-// countHotMinutes compares nodes with what they would be without the moves of the last hour.
-func (e *Executor) countHotMinutes(ctx context.Context, s *sim.Scheduler, nodes []LoadedNode, minutes float64, now time.Time) {
-	without, removed, added := e.withoutMoves(ctx, s, nodes, now), 0.0, 0.0
-	for i := range nodes {
-		switch is, would := nodes[i].isAbove(), without[nodes[i].Name].isAbove(); {
-		case would && !is:
-			removed += minutes
-		case is && !would:
-			added += minutes
-		}
-	}
-	e.Observer.HotMinutes(removed, added)
-}
-
-// withoutMoves returns the nodes as they would be without the moves of the last hour, and reports regrets. A move counts while its
-// replacement is there, or was moved on by a move that counts.
-func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []LoadedNode, now time.Time) map[string]*LoadedNode {
-	byName, without, counts := make(map[string]*LoadedNode, len(nodes)), make(map[string]*LoadedNode, len(nodes)), map[types.UID]bool{}
-	for i, n := range nodes {
-		byName[n.Name], without[n.Name] = &nodes[i], &n
-	}
-	for i := range slices.Backward(e.history.records) {
-		r := &e.history.records[i]
-		if !r.Outcome.landed() || now.Sub(r.Ended) > time.Hour {
-			continue
-		}
-		info, err := s.NodeInfo(ctx, r.Node)
-		isThere := err == nil && hasPod(info, r.ReplacementUID)
-		if counts[r.UID] = isThere || counts[r.ReplacementUID]; !counts[r.UID] {
-			continue
-		}
-		if from := without[r.From]; from != nil {
-			from.Measured[r.Resource] += r.FromBefore - r.FromAfter
-		}
-		to := byName[r.Node]
-		if to == nil {
-			continue
-		}
-		share := to.Share(r.Resource, r.Usage)
-		without[r.Node].Measured[r.Resource] -= share
-		if isThere {
-			e.regret(r, *to, share)
-		}
-	}
-	return without
-}
-
-// regret reports a move once if its node is above the line, and would not be without the pod.
-func (e *Executor) regret(r *Record, n LoadedNode, share float64) {
-	isAbove := n.isAbove()
-	if n.Measured[r.Resource] -= share; isAbove && !n.isAbove() && !r.Regretted {
-		r.Regretted = true
-		e.Observer.Regretted(r)
-	}
-}
-
-// brakes returns the reason that stops all moves, if any.
 func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error) {
 	if e.paused {
 		return Paused, "the state's ConfigMap has the annotation " + PausedAnnotation + ": \"true\"; remove it to go on", nil
@@ -362,7 +265,7 @@ func (e *Executor) makePlan(ctx context.Context, moves bool) (err error) {
 	if err != nil {
 		return err
 	}
-	cluster.Now, cluster.Only = now, e.Only
+	cluster.Now = now
 	reserved, err := e.reserve(cluster)
 	if err == nil {
 		e.plan, err = Make(ctx, cluster, &e.history, e.Config)
@@ -399,7 +302,7 @@ func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) 
 		if i < 0 || m.isPlaced() {
 			continue
 		}
-		again := cluster.replacementOf(of[i])
+		again := replacementOf(of[i], cluster.Now)
 		again.Name, again.UID = again.Name+"-"+string(m.UID), again.UID+"-"+m.UID
 		placed := boundTo(again, m.To, cluster.Now)
 		if err := cluster.Scheduler.Add(placed); err != nil {
@@ -435,7 +338,7 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		return nil, err
 	}
 	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
-	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, false)
+	why, err := e.Evictor.Evict(ctx, name, m.UID, false)
 	switch {
 	case apierrors.IsInternalError(err) && e.isUntouched(ctx, m): // such as a webhook that fails
 		e.history.cancel(m.UID)
@@ -444,7 +347,7 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	case err != nil: // settle finds out whether the pod was evicted
 		e.history.refuse(m.UID, e.Clock.Now()) // if not, the next attempt could hang too
 		return nil, fmt.Errorf("evict pod %s: %w", name, err)
-	case answer == Refused || answer == Gone:
+	case why != "":
 		e.history.cancel(m.UID)
 		e.refuse(m, pod, why)
 		return nil, e.save(ctx)
@@ -480,7 +383,9 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 			e.plan = nil
 			return nil, nil, err
 		}
-		why = e.try(ctx, name, latest)
+		if why, err = e.Evictor.Evict(ctx, name, latest.UID, true); err != nil {
+			why = err.Error()
+		}
 	}
 	if why != "" {
 		e.refuse(m, of, why)
@@ -489,22 +394,9 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 	return pods, of, nil
 }
 
-// refuse keeps the pod where it is for a while.
 func (e *Executor) refuse(m *Move, pod *corev1.Pod, why string) {
 	e.history.refuse(m.UID, e.Clock.Now())
 	e.Observer.Refused(m, pod, why)
-}
-
-// try requests the eviction as a dry run. It returns why the pod stays; empty if it can be evicted.
-func (e *Executor) try(ctx context.Context, name types.NamespacedName, pod *corev1.Pod) string {
-	answer, why, err := e.Evictor.Evict(ctx, name, pod.UID, true)
-	switch {
-	case err != nil:
-		return err.Error()
-	case answer == Accepted:
-		return ""
-	}
-	return cmp.Or(why, "the eviction was refused")
 }
 
 // changed returns why the planned move does not hold for the pod any more; empty if it does. A watch may be late.
@@ -571,7 +463,6 @@ func isOf(pod *corev1.Pod, owner types.UID) bool {
 	return of != nil && of.UID == owner
 }
 
-// podOf returns the pod with the UID; nil if there is none.
 func podOf(pods []*corev1.Pod, uid types.UID) *corev1.Pod {
 	if i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == uid }); i >= 0 {
 		return pods[i]
@@ -733,21 +624,16 @@ func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (
 		r.Outcome = Withdrawn
 		return r, nil
 	case r.Replacement != "" && (r.Node == m.From || isReady(m.replacement)):
-		return r, e.land(ctx, r)
+		cluster, err := e.World.Cluster(ctx)
+		if err == nil {
+			e.history.land(ctx, cluster, e.Config, r)
+		}
+		return r, err
 	case now.Sub(m.waitsFrom()) < e.Config.ReplacementTimeout.Duration:
 		return nil, nil
 	}
 	r.Outcome = NotReady
 	return r, e.excuse(ctx, r, pods)
-}
-
-// land ends a move whose replacement is ready, or back on its source.
-func (e *Executor) land(ctx context.Context, r *Record) error {
-	cluster, err := e.World.Cluster(ctx)
-	if err == nil {
-		e.history.land(ctx, cluster, e.Config, r)
-	}
-	return err
 }
 
 // waitsFrom returns when the replacement could be created and placed.

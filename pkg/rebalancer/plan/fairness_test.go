@@ -112,9 +112,7 @@ func TestMake_LandedHotLast(t *testing.T) {
 	for outcomes, want := range map[[2]Outcome]string{
 		{Landed, LandedHot}: "db-1", {LandedHot, Landed}: "web-1", {LandedHot, Withdrawn}: "db-1",
 	} {
-		f := newFixture()
-		f.pod("db", "db-1", "a", "1500m")
-		f.pod("db", "db-2", "c", "100m")
+		f := newFixtureOfTwo()
 		for _, o := range outcomes {
 			f.history.records = append(f.history.records, Record{Moving: Moving{Move: Move{Workload: "ReplicaSet ns/web"}}, Outcome: o})
 		}
@@ -147,10 +145,8 @@ func TestExecutor_Outage(t *testing.T) {
 
 // TestExecutor_InternalError has an API server that answers the eviction with 500.
 func TestExecutor_InternalError(t *testing.T) {
-	failed := answer{0, apierrors.NewInternalError(errors.New("webhook"))}
-	f := newFixture()
-	f.pod("db", "db-1", "a", "1500m")
-	f.pod("db", "db-2", "c", "100m")
+	failed := answer{err: apierrors.NewInternalError(errors.New("webhook"))}
+	f := newFixtureOfTwo()
 	w := newWorld(t, f)
 	w.Config.MaxMovesPerHour = 1 // that of web-1 does not count
 	w.real["web-1"] = failed

@@ -25,7 +25,7 @@ const (
 // History records earlier looks and moves. The zero History is ready, and must be used by one goroutine at a time.
 type History struct {
 	nodes     map[string]*nodeHistory
-	workloads map[string]*workloadHistory // by Move.Workload
+	workloads map[string]*Workload // by Move.Workload
 	// moves are the moves of the last hour.
 	moves []madeMove
 	// underWay are moves without a ready replacement, by the evicted pod's UID.
@@ -109,8 +109,6 @@ type Record struct {
 	Replacement    string    `json:"replacement,omitempty"`
 	ReplacementUID types.UID `json:"replacementUID,omitempty"`
 	Node           string    `json:"node,omitempty"`
-	// Regretted says that the destination was above its line afterwards, and would not have been without the pod.
-	Regretted bool `json:"regretted,omitempty"`
 }
 
 // replacedBy notes the replacement of the moved pod. It may be nil, and may have no node yet.
@@ -139,7 +137,6 @@ type breaker struct {
 	Namespaces map[string]time.Time `json:"namespaces,omitempty"`
 }
 
-// rest keeps the pods of a namespace where they are.
 func (b *breaker) rest(namespace string, until time.Time) {
 	if b.Namespaces == nil {
 		b.Namespaces = map[string]time.Time{}
@@ -156,9 +153,11 @@ type nodeHistory struct {
 	moved time.Time
 }
 
-type workloadHistory struct {
-	moved, barredUntil time.Time
-	failures           int
+// Workload has a workload's last move, and the end of its bar.
+type Workload struct {
+	Moved       time.Time `json:"moved"`
+	BarredUntil time.Time `json:"barredUntil"`
+	Failures    int       `json:"failures,omitempty"`
 }
 
 // Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
@@ -192,7 +191,7 @@ func (h *History) Begin(m *Move, now time.Time) {
 	h.underWay[m.UID] = &Moving{Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved}
 	h.moves = append(h.moves, madeMove{now, m.Namespace})
 	h.nodeOf(m.From).moved = now
-	h.workloadOf(m.Workload).moved = now
+	h.workloadOf(m.Workload).Moved = now
 }
 
 // End records how the move of the pod ended: with a ready replacement, or with none in time.
@@ -279,7 +278,6 @@ func (h *History) podsUnderWay() map[types.UID]bool {
 	return pods
 }
 
-// end records how a move ended.
 func (h *History) end(r *Record, c *api.Configuration) {
 	r.Known, r.replacement = nil, nil // they are of no use any more
 	h.records = append(h.records, *r)
@@ -291,17 +289,16 @@ func (h *History) end(r *Record, c *api.Configuration) {
 	delete(h.underWay, r.UID)
 	w := h.workloadOf(r.Workload)
 	if r.Outcome.landed() {
-		w.failures = 0
+		w.Failures = 0
 	}
 	if !r.Outcome.Failed() {
 		return
 	}
-	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
-	w.failures++
+	w.BarredUntil = r.Ended.Add(min(firstBar<<min(w.Failures, 10), longestBar))
+	w.Failures++
 	h.count(r, c)
 }
 
-// cancel drops a move that was not made.
 func (h *History) cancel(pod types.UID) {
 	m, ok := h.underWay[pod]
 	if !ok {
@@ -316,10 +313,8 @@ func (h *History) cancel(pod types.UID) {
 	}
 }
 
-// refuse keeps the pod where it is for a while.
 func (h *History) refuse(pod types.UID, now time.Time) { noteUntil(&h.refused, pod, now.Add(firstBar)) }
 
-// noteUntil notes the pod until a moment.
 func noteUntil(pods *map[types.UID]time.Time, pod types.UID, until time.Time) {
 	if *pods == nil {
 		*pods = map[types.UID]time.Time{}
@@ -370,32 +365,26 @@ func (h *History) failures(namespace string) (failures []*Record) {
 	return failures
 }
 
-func (h *History) nodeOf(name string) *nodeHistory {
-	if h.nodes == nil {
-		h.nodes = map[string]*nodeHistory{}
+func (h *History) nodeOf(name string) *nodeHistory { return entryOf(&h.nodes, name) }
+
+func (h *History) workloadOf(name string) *Workload { return entryOf(&h.workloads, name) }
+
+// entryOf returns the entry of a name. It adds a missing one.
+func entryOf[T any](entries *map[string]*T, name string) *T {
+	if *entries == nil {
+		*entries = map[string]*T{}
 	}
-	if h.nodes[name] == nil {
-		h.nodes[name] = &nodeHistory{}
+	if (*entries)[name] == nil {
+		(*entries)[name] = new(T)
 	}
-	return h.nodes[name]
+	return (*entries)[name]
 }
 
-func (h *History) workloadOf(name string) *workloadHistory {
-	if h.workloads == nil {
-		h.workloads = map[string]*workloadHistory{}
-	}
-	if h.workloads[name] == nil {
-		h.workloads[name] = &workloadHistory{}
-	}
-	return h.workloads[name]
-}
-
-// forget drops expired entries.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(made madeMove) bool { return now.Sub(made.at) >= time.Hour })
 	for _, pods := range []map[types.UID]time.Time{h.refused, h.tried} {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
 	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })
-	maps.DeleteFunc(h.workloads, func(_ string, w *workloadHistory) bool { return now.Sub(w.moved) >= max(remembered, 2*longestBar) })
+	maps.DeleteFunc(h.workloads, func(_ string, w *Workload) bool { return now.Sub(w.Moved) >= max(remembered, 2*longestBar) })
 }

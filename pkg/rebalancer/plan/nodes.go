@@ -55,12 +55,6 @@ func (n *LoadedNode) excess(loads *[load.ResourceCount]float64) (of load.Resourc
 	return of, excess
 }
 
-// isAbove reports whether the node's measured load is known to be above a line.
-func (n *LoadedNode) isAbove() bool {
-	_, excess := n.Excess()
-	return n.Known && excess > 0
-}
-
 // Share returns an amount in milliCPU or bytes as a fraction of the node's capacity, or 0 without capacity.
 func (n *LoadedNode) Share(r load.Resource, amount float64) float64 {
 	if n.Base[r] <= 0 {
@@ -69,7 +63,6 @@ func (n *LoadedNode) Share(r load.Resource, amount float64) float64 {
 	return amount / n.Base[r]
 }
 
-// add adds usage.
 func (n *LoadedNode) add(usage podusage.Amounts) {
 	for r := range n.Utilization {
 		n.Utilization[r] += n.Share(load.Resource(r), usage[r])
@@ -142,7 +135,6 @@ func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *api.Co
 	return nodes, nil
 }
 
-// hasPod reports whether the node has the pod.
 func hasPod(info fwk.NodeInfo, pod types.UID) bool {
 	return slices.ContainsFunc(info.GetPods(), func(of fwk.PodInfo) bool { return of.GetPod().UID == pod })
 }

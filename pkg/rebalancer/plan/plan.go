@@ -36,8 +36,6 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
-	// Only has the pods that may cool nodes; nil for all.
-	Only map[types.UID]bool
 	// Unplaced are the pods without a node, of all schedulers.
 	Unplaced []*corev1.Pod
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
@@ -103,7 +101,6 @@ func (o *Owner) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// planner makes one Plan.
 type planner struct {
 	Cluster
 	*Plan
@@ -127,7 +124,6 @@ type planner struct {
 	undo      []func() error
 }
 
-// replicas are the pods of one workload.
 type replicas struct{ all, unavailable int }
 
 func (r *replicas) add(pod *corev1.Pod) {
@@ -156,9 +152,8 @@ type budget struct {
 func Make(ctx context.Context, cluster Cluster, h *History, c *api.Configuration) (_ *Plan, err error) {
 	p := &planner{
 		Cluster: cluster, Plan: &Plan{Stay: map[Reason]int{}}, c: c, history: h, look: newLooker(cluster.Load, c),
-		byName: map[string]*LoadedNode{}, replicas: map[types.UID]int{}, workloads: map[string]*replicas{},
-		perNamespace: map[string]int{}, perHour: map[string]int{}, landedHot: map[string]bool{},
-		more: map[string]podusage.Amounts{},
+		byName: map[string]*LoadedNode{}, replicas: map[types.UID]int{}, perNamespace: map[string]int{}, perHour: map[string]int{},
+		landedHot: map[string]bool{}, more: map[string]podusage.Amounts{},
 	}
 	h.forget(p.Now)
 	if p.Nodes, err = Look(ctx, p.Scheduler, p.Load, c); err != nil {
@@ -185,7 +180,6 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *api.Configuration
 	return p.Plan, nil
 }
 
-// coolAll plans a move for each hot node, the hottest first, as far as limits allow.
 func (p *planner) coolAll(ctx context.Context) error {
 	left := p.movesLeft()
 	for _, name := range p.Hot {
@@ -277,7 +271,6 @@ func (p *planner) count(ctx context.Context) error {
 	return nil
 }
 
-// readBudgets reads the PodDisruptionBudgets.
 func (p *planner) readBudgets() {
 	for _, object := range p.Scheduler.Informers().Policy().V1().PodDisruptionBudgets().Informer().GetStore().List() {
 		b := object.(*policyv1.PodDisruptionBudget)
@@ -327,12 +320,7 @@ func (p *planner) countPod(pod *corev1.Pod) {
 	p.workload(workloadOf(pod, owner)).add(pod)
 }
 
-func (p *planner) workload(name string) *replicas {
-	if p.workloads[name] == nil {
-		p.workloads[name] = &replicas{}
-	}
-	return p.workloads[name]
-}
+func (p *planner) workload(name string) *replicas { return entryOf(&p.workloads, name) }
 
 // countMissing counts the pods that controllers want and could not create, such as beyond a quota. Moves under way have counted.
 func (p *planner) countMissing() {
@@ -352,7 +340,6 @@ func workloadOf(pod *corev1.Pod, owner *metav1.OwnerReference) string {
 	return owner.Kind + " " + pod.Namespace + "/" + w.Name
 }
 
-// addTo adds amounts to those of a node.
 func addTo(more map[string]podusage.Amounts, node string, amounts podusage.Amounts) {
 	for r, amount := range more[node] {
 		amounts[r] += amount
@@ -360,7 +347,6 @@ func addTo(more map[string]podusage.Amounts, node string, amounts podusage.Amoun
 	more[node] = amounts
 }
 
-// lookAt compares a node of the simulation with its line.
 func (p *planner) lookAt(ctx context.Context, name string) (LoadedNode, error) {
 	info, err := p.Scheduler.NodeInfo(ctx, name)
 	if err != nil {
@@ -369,18 +355,15 @@ func (p *planner) lookAt(ctx context.Context, name string) (LoadedNode, error) {
 	return p.look.node(info), nil
 }
 
-// movesLeft returns the number of moves that the limits per hour and at a time still allow.
 func (p *planner) movesLeft() int {
 	underWay := len(p.history.underWay)
 	return min(p.hourly()-len(p.history.moves), p.places()-(underWay-p.ending), maxUnderWay-underWay)
 }
 
-// places returns how many moves may be under way.
 func (p *planner) places() int {
 	return min(max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes)))), maxUnderWay)
 }
 
-// hourly returns how many moves may begin in an hour.
 func (p *planner) hourly() int {
 	share := int(p.c.MaxPodsPercentPerHour / 100 * float64(p.pods))
 	if p.c.MaxPodsPercentPerHour > 0 {
@@ -410,7 +393,6 @@ func (p *planner) isResting(node string) bool {
 	return false
 }
 
-// candidate is a pod that may move.
 type candidate struct {
 	pod *corev1.Pod
 	// usage is in milliCPU or bytes. relief is the part of it that the source's load covers, as a fraction of the source's capacity.
@@ -464,9 +446,6 @@ func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource loa
 		if reason == "" && c.relief/c.disruption < p.c.MinReliefPercent/100 {
 			reason = LittleRelief
 		}
-		if reason == "" && p.Only != nil && !p.Only[l.Pod.UID] {
-			reason = NotConfirmed
-		}
 		if reason != "" {
 			p.Stay[reason]++
 			continue
@@ -502,9 +481,9 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	name := workloadOf(c.pod, owner)
 	r, w := p.workload(name), p.history.workloads[name]
 	if w == nil {
-		w = &workloadHistory{}
+		w = &Workload{}
 	}
-	c.disruption = disruptionOf(c.pod, w.moved, p.Now)
+	c.disruption = disruptionOf(c.pod, w.Moved, p.Now)
 	switch {
 	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
 		return OtherScheduler
@@ -512,7 +491,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return Reason(api.SingleReplicas)
 	case p.Now.Before(p.history.refused[c.pod.UID]):
 		return EvictionRefused
-	case p.Now.Before(w.barredUntil):
+	case p.Now.Before(w.BarredUntil):
 		return WorkloadBarred
 	case p.Now.Before(p.history.breaker.Namespaces[c.pod.Namespace]):
 		return NamespaceRests
@@ -526,7 +505,6 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	return ""
 }
 
-// maxUnavailable returns how many pods of a workload may be unavailable at once.
 func maxUnavailable(all int) int {
 	switch {
 	case all <= 3:
@@ -537,7 +515,6 @@ func maxUnavailable(all int) int {
 	return int(math.Ceil(float64(all) / 10))
 }
 
-// budgetsAllow reports whether all budgets of the pod allow another eviction.
 func (p *planner) budgetsAllow(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(p.budgets, func(b *budget) bool { return b.covers(pod) && b.allowed <= 0 })
 }
@@ -558,21 +535,13 @@ func (p *planner) back(kept int) error {
 	return nil
 }
 
-// fail notes the error of a simulated decision about the pod. One pod must not end the plan.
-func (p *planner) fail(ctx context.Context, pod *corev1.Pod, err error) (Reason, error) {
-	if ctx.Err() != nil {
-		return "", err
-	}
-	p.Problem = cmp.Or(p.Problem, fmt.Sprintf("pod %s/%s: %v", pod.Namespace, pod.Name, err))
-	return SimulationFailed, nil
-}
-
 // try simulates the move. A good move stays in the simulation until the plan is made. Otherwise try undoes it, and returns why.
 func (p *planner) try(ctx context.Context, source *LoadedNode, resource load.Resource, c *candidate) (Reason, error) {
 	kept := len(p.undo)
 	reason, err := p.simulate(ctx, source, resource, c)
-	if err != nil {
-		reason, err = p.fail(ctx, c.pod, err)
+	if err != nil && ctx.Err() == nil { // one pod must not end the plan
+		p.Problem = cmp.Or(p.Problem, fmt.Sprintf("pod %s/%s: %v", c.pod.Namespace, c.pod.Name, err))
+		reason, err = SimulationFailed, nil
 	}
 	if reason != "" {
 		err = cmp.Or(err, p.back(kept))
@@ -586,9 +555,7 @@ func (p *planner) simulate(ctx context.Context, source *LoadedNode, resource loa
 		return "", err
 	}
 	p.undo = append(p.undo, func() error { return p.Scheduler.Add(c.pod) })
-	var usage podusage.Amounts
-	usage[resource] = c.usage
-	m, reason, err := p.land(ctx, c.pod, source.Name, resource, usage, p.more)
+	m, reason, err := p.land(ctx, source.Name, resource, c)
 	if err != nil || reason != "" {
 		return reason, err
 	}
@@ -597,13 +564,9 @@ func (p *planner) simulate(ctx context.Context, source *LoadedNode, resource loa
 	return "", nil
 }
 
-// land places the replacement of a removed pod, or returns why it finds no good node. All best nodes must have room. more has what
-// earlier pods use beyond their expected usage, by node. Figures of the move are of the resource.
-func (p *planner) land(
-	ctx context.Context, pod *corev1.Pod, from string, resource load.Resource, usage podusage.Amounts,
-	more map[string]podusage.Amounts,
-) (m Move, reason Reason, err error) {
-	replacement := p.replacementOf(pod)
+// land places the replacement of a removed pod, or returns why it finds no good node. All best nodes must have room.
+func (p *planner) land(ctx context.Context, from string, resource load.Resource, c *candidate) (m Move, reason Reason, err error) {
+	replacement := replacementOf(c.pod, p.Now)
 	d, err := p.Scheduler.Explain(ctx, replacement)
 	if err != nil {
 		return m, "", err
@@ -613,7 +576,7 @@ func (p *planner) land(
 		return m, NoOtherNode, nil
 	}
 	best := bestOf(d)
-	if slices.Contains(best, from) || p.left(pod, best) {
+	if slices.Contains(best, from) || p.left(c.pod, best) {
 		return m, WouldReturn, nil
 	}
 	last := len(best) - 1
@@ -628,20 +591,17 @@ func (p *planner) land(
 		if err != nil {
 			return m, "", err
 		}
-		for r := range usage { // the pod may use more than is expected
-			expected := (to.Utilization[r] - before.Utilization[r]) * to.Base[r]
-			if m.Beyond[r] = max(0, usage[r]-expected); load.Resource(r) == resource {
-				m.Usage = expected + m.Beyond[r]
-			}
-		}
+		expected := (to.Utilization[resource] - before.Utilization[resource]) * to.Base[resource]
+		m.Beyond[resource] = max(0, c.usage-expected) // the pod may use more than is expected
+		m.Usage = expected + m.Beyond[resource]
 		to.add(m.Beyond)
-		to.add(more[name])
+		to.add(p.more[name])
 		m.ToAfter = to.Utilization[resource]
 		if !to.Known || to.crowding() > -p.c.RoomPercent/100 {
 			return m, NoRoom, nil
 		}
 	}
-	addTo(more, d.Node, m.Beyond)
+	addTo(p.more, d.Node, m.Beyond)
 	return m, "", nil
 }
 
@@ -677,9 +637,10 @@ func (p *planner) place(ctx context.Context, pod *corev1.Pod, name string) (befo
 	return before, after, err
 }
 
-// accept adds the move to the plan.
 func (p *planner) accept(c *candidate, m Move) {
-	m.of(c)
+	owner := metav1.GetControllerOfNoCopy(c.pod)
+	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
+	m.Owner, m.OwnerUID, m.Workload = Owner{owner.Kind, owner.Name}, owner.UID, workloadOf(c.pod, owner)
 	p.Moves = append(p.Moves, m)
 	p.perNamespace[m.Namespace]++
 	p.perHour[m.Namespace]++
@@ -691,21 +652,7 @@ func (p *planner) accept(c *candidate, m Move) {
 	}
 }
 
-// of makes the move one of the candidate's pod.
-func (m *Move) of(c *candidate) {
-	owner := metav1.GetControllerOfNoCopy(c.pod)
-	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
-	m.Owner, m.OwnerUID, m.Workload = Owner{owner.Kind, owner.Name}, owner.UID, workloadOf(c.pod, owner)
-}
-
-// replacementOf returns the pod as its controller creates it again.
-func (c *Cluster) replacementOf(pod *corev1.Pod) *corev1.Pod {
-	again := replacementOf(pod, c.Now)
-	raiseRequests(again, c.Scheduler)
-	return again
-}
-
-// replacementOf returns the pod without its node, and with another name.
+// replacementOf returns the pod as its controller creates it again: without its node, and with another name.
 func replacementOf(pod *corev1.Pod, now time.Time) *corev1.Pod {
 	again := sim.Recreate(pod)
 	again.Name, again.UID = pod.Name+"-Moved", pod.UID+"-moved" // no pod's name has upper case
@@ -713,7 +660,6 @@ func replacementOf(pod *corev1.Pod, now time.Time) *corev1.Pod {
 	return again
 }
 
-// boundTo returns the pod bound to a node.
 func boundTo(pod *corev1.Pod, node string, now time.Time) *corev1.Pod {
 	bound := *pod
 	bound.Spec.NodeName = node

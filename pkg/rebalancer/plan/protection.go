@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
@@ -42,7 +43,6 @@ const (
 	DisruptionBudget Reason = "DisruptionBudget"
 	EvictionRefused  Reason = "EvictionRefused"
 	LittleRelief     Reason = "LittleRelief"
-	NotConfirmed     Reason = "NotConfirmed"
 	NotSimulated     Reason = "NotSimulated"
 	SimulationFailed Reason = "SimulationFailed"
 	NoOtherNode      Reason = "NoOtherNode"
@@ -74,13 +74,13 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 		return Reason(leaves)
 	case pod.DeletionTimestamp != nil:
 		return Ending
-	case !hasController(owner):
+	case owner == nil || len(owner.Kind)+len(owner.Name)+len(owner.UID) > longestOwner:
 		return NoController
 	case minor.InPodGroup(pod):
 		return PodGroup
 	case hasOptedOut(pod):
 		return OptedOut
-	case isResizing(pod):
+	case hasCondition(pod, corev1.PodResizePending, corev1.PodResizeInProgress):
 		return Resizing
 	}
 	holds := func(p api.Protection) bool {
@@ -98,11 +98,6 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 	return ""
 }
 
-// hasController reports whether there may be a controller that creates the pod again.
-func hasController(owner *metav1.OwnerReference) bool {
-	return owner != nil && len(owner.Kind)+len(owner.Name)+len(owner.UID) <= longestOwner
-}
-
 // protected reports whether the protection holds for the pod. That of single replicas needs the other pods.
 func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection) bool {
 	switch by {
@@ -118,7 +113,7 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection)
 		ends := pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 		return owner.Kind == "Job" || ends // other controllers may not create it again
 	case api.SystemPriority:
-		return priorityOf(pod) >= systemCriticalPriority
+		return ptr.Deref(pod.Spec.Priority, 0) >= systemCriticalPriority
 	case api.SystemNamespace:
 		return pod.Namespace == metav1.NamespaceSystem
 	case api.OtherControllers:
@@ -141,10 +136,6 @@ func hasOptedOut(pod *corev1.Pod) bool {
 	return false
 }
 
-func isResizing(pod *corev1.Pod) bool {
-	return hasCondition(pod, corev1.PodResizePending, corev1.PodResizeInProgress)
-}
-
 func isReady(pod *corev1.Pod) bool { return hasCondition(pod, corev1.PodReady) }
 
 // hasCondition reports whether one of the conditions is true.
@@ -161,13 +152,6 @@ func startOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-func priorityOf(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
-}
-
 // disruptionOf returns the cost of a move of the pod, from 1 to 4. Three shares from 0 to 1 are added to 1:
 //
 //   - the pod's priority over the highest priority of users
@@ -180,7 +164,7 @@ func disruptionOf(pod *corev1.Pod, moved time.Time, now time.Time) float64 {
 	if err != nil {
 		cost = 0
 	}
-	disruption := 1 + share(float64(priorityOf(pod)), highestPriority) + share(float64(cost), math.MaxInt32)
+	disruption := 1 + share(float64(ptr.Deref(pod.Spec.Priority, 0)), highestPriority) + share(float64(cost), math.MaxInt32)
 	if !moved.IsZero() {
 		disruption += share(float64(remembered-now.Sub(moved)), float64(remembered))
 	}

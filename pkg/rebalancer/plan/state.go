@@ -30,19 +30,12 @@ const (
 // State survives restarts. Looks above the line are counted anew.
 type State struct {
 	// MovesOf are the times of the last hour's moves by namespace, in seconds since 1970.
-	MovesOf   map[string][]int64        `json:"movesOf,omitempty"`
-	Nodes     map[string]time.Time      `json:"nodes,omitempty"`
-	Workloads map[string]*WorkloadState `json:"workloads,omitempty"`
-	UnderWay  []*Moving                 `json:"underWay,omitempty"`
-	Records   []Record                  `json:"records,omitempty"`
-	Breaker   breaker                   `json:"breaker"`
-}
-
-// WorkloadState has a workload's last move, and the end of its bar.
-type WorkloadState struct {
-	Moved       time.Time `json:"moved"`
-	BarredUntil time.Time `json:"barredUntil"`
-	Failures    int       `json:"failures,omitempty"`
+	MovesOf   map[string][]int64   `json:"movesOf,omitempty"`
+	Nodes     map[string]time.Time `json:"nodes,omitempty"`
+	Workloads map[string]*Workload `json:"workloads,omitempty"`
+	UnderWay  []*Moving            `json:"underWay,omitempty"`
+	Records   []Record             `json:"records,omitempty"`
+	Breaker   breaker              `json:"breaker"`
 }
 
 // DecodeState decodes a saved state. Without content it is empty.
@@ -69,7 +62,7 @@ func (h *History) encode() (content []byte, err error) {
 
 // state returns the State to save. It drops entries beyond a part of the bounds, the oldest first.
 func (h *History) state(part int) *State {
-	s := &State{MovesOf: map[string][]int64{}, Nodes: map[string]time.Time{}, Workloads: map[string]*WorkloadState{}}
+	s := &State{MovesOf: map[string][]int64{}, Nodes: map[string]time.Time{}, Workloads: map[string]*Workload{}}
 	s.Breaker.OpenUntil = h.breaker.OpenUntil
 	for _, made := range h.moves[max(0, len(h.moves)-maxMoves):] {
 		of := made.namespace
@@ -87,11 +80,10 @@ func (h *History) state(part int) *State {
 	}
 	owners := slices.SortedFunc(maps.Keys(h.workloads), func(a, b string) int {
 		x, y := h.workloads[a], h.workloads[b]
-		return cmp.Or(y.barredUntil.Compare(x.barredUntil), y.moved.Compare(x.moved), cmp.Compare(a, b))
+		return cmp.Or(y.BarredUntil.Compare(x.BarredUntil), y.Moved.Compare(x.Moved), cmp.Compare(a, b))
 	})
 	for _, owner := range owners[:min(len(owners), maxWorkloads/part)] {
-		w := h.workloads[owner]
-		s.Workloads[owner] = &WorkloadState{w.moved, w.barredUntil, w.failures}
+		s.Workloads[owner] = h.workloads[owner]
 	}
 	resting := slices.SortedFunc(maps.Keys(h.breaker.Namespaces), func(a, b string) int {
 		return cmp.Or(h.breaker.Namespaces[b].Compare(h.breaker.Namespaces[a]), cmp.Compare(a, b))
@@ -120,7 +112,7 @@ func (h *History) restore(s *State, now time.Time, c *api.Configuration) {
 		}
 		return at
 	}
-	h.moves, h.workloads, h.underWay = nil, map[string]*workloadHistory{}, map[types.UID]*Moving{}
+	h.moves, h.workloads, h.underWay = nil, map[string]*Workload{}, map[types.UID]*Moving{}
 	for namespace, times := range s.MovesOf {
 		for _, at := range times {
 			h.moves = append(h.moves, madeMove{until(time.Unix(at, 0), 0), namespace})
@@ -131,7 +123,7 @@ func (h *History) restore(s *State, now time.Time, c *api.Configuration) {
 	}
 	for name, w := range s.Workloads {
 		if w != nil {
-			h.workloads[name] = &workloadHistory{until(w.Moved, 0), until(w.BarredUntil, longestBar), max(w.Failures, 0)}
+			h.workloads[name] = &Workload{until(w.Moved, 0), until(w.BarredUntil, longestBar), max(w.Failures, 0)}
 		}
 	}
 	for _, m := range s.UnderWay {

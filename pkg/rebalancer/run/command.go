@@ -29,7 +29,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
-// options are the flags of the command.
 type options struct {
 	config, schedulerConfig, state, kubeconfig, listenAddress string
 	validateOnly                                              bool

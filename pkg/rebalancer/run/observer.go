@@ -10,64 +10,54 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
-// eventAction is the action of all events.
-const eventAction = "Rebalance"
+// eventAction is the action of all events, and subsystem the prefix of all metrics.
+const (
+	eventAction = "Rebalance"
+	subsystem   = "plimsoll_rebalancer"
+)
 
 // observer counts what happens, and records events. Use it by one goroutine at a time.
 type observer struct {
 	events                 events.EventRecorder
-	hot, planned, underWay *metrics.Gauge
+	hot, planned, underWay *metrics.GaugeVec
 	stopped, staying       *metrics.GaugeVec
-	moves, minutes, steps  *metrics.CounterVec
-	refused, regrets       *metrics.Counter
+	moves, steps, refused  *metrics.CounterVec
 	shown                  map[string]string
 }
 
 var _ plan.Observer = &observer{}
 
 func newObserver(register func(...metrics.Registerable)) *observer {
-	gauge := func(name, help string) metrics.GaugeOpts {
-		return metrics.GaugeOpts{Subsystem: "plimsoll_rebalancer", Name: name, Help: help, StabilityLevel: metrics.ALPHA}
+	gauge := func(name, help string, labels ...string) *metrics.GaugeVec {
+		o := metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}
+		return metrics.NewGaugeVec(&o, labels)
 	}
-	counter := func(name, help string) *metrics.CounterOpts {
-		o := metrics.CounterOpts(gauge(name, help))
-		return &o
-	}
-	newGauge := func(name, help string) *metrics.Gauge {
-		o := gauge(name, help)
-		return metrics.NewGauge(&o)
-	}
-	newVec := func(name, help, label string) *metrics.GaugeVec {
-		o := gauge(name, help)
-		return metrics.NewGaugeVec(&o, []string{label})
+	counter := func(name, help string, labels ...string) *metrics.CounterVec {
+		o := metrics.CounterOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}
+		return metrics.NewCounterVec(&o, labels)
 	}
 	o := &observer{
-		hot:      newGauge("hot_nodes", "Nodes above their load line for so long that pods should move."),
-		planned:  newGauge("planned_moves", "Moves of the last plan that were not begun."),
-		underWay: newGauge("moves_under_way", "Moves whose replacement is not ready yet."),
-		stopped:  newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
-		staying:  newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
-		moves: metrics.NewCounterVec(counter("moves_total",
-			"Moves that ended. Landed is on another node that is not above its line, LandedHot on one above it. "+
-				"Returned and NotReady are failures."),
-			[]string{"outcome"}),
-		minutes: metrics.NewCounterVec(counter("hot_minutes_total",
-			"Minutes above the line that moves of the last hour removed from their sources, or added to destinations."), []string{"effect"}),
-		refused: metrics.NewCounter(counter("refused_evictions_total", "Evictions that a budget, a webhook or a quota refused.")),
-		regrets: metrics.NewCounter(counter("regrets_total", "Moves back to the source, or that made their destination hot.")),
-		steps: metrics.NewCounterVec(counter("steps_total", "Steps, of which each looks for pauses, replacements and hot nodes."),
-			[]string{"result"}),
-		shown: map[string]string{},
+		hot:      gauge("hot_nodes", "Nodes above their load line for so long that pods should move."),
+		planned:  gauge("planned_moves", "Moves of the last plan that were not begun."),
+		underWay: gauge("moves_under_way", "Moves whose replacement is not ready yet."),
+		stopped:  gauge("stopped", "1 if this reason stops all moves, else 0.", "reason"),
+		staying:  gauge("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
+		moves: counter("moves_total", "Moves that ended. Landed is on another node that is not above its line, LandedHot on one "+
+			"above it. Returned and NotReady are failures.", "outcome"),
+		refused: counter("refused_evictions_total", "Evictions that a budget, a webhook or a quota refused."),
+		steps:   counter("steps_total", "Steps, of which each looks for pauses, replacements and hot nodes.", "result"),
+		shown:   map[string]string{},
 	}
-	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.minutes, o.refused, o.regrets, o.steps)
+	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.refused, o.steps)
+	for _, g := range []*metrics.GaugeVec{o.hot, o.planned, o.underWay} {
+		g.WithLabelValues()
+	}
+	o.refused.WithLabelValues()
 	for _, outcome := range plan.Outcomes() {
 		o.moves.WithLabelValues(string(outcome))
 	}
 	for _, result := range []string{succeeded, failed} {
 		o.steps.WithLabelValues(result)
-	}
-	for _, effect := range []string{removed, added} {
-		o.minutes.WithLabelValues(effect)
 	}
 	for _, stop := range plan.Stops() {
 		o.stopped.WithLabelValues(string(stop))
@@ -75,15 +65,12 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 	return o
 }
 
-// The effects of moves on hot minutes.
-const removed, added = "Removed", "Added"
-
 // The results of steps.
 const succeeded, failed = "Success", "Failure"
 
 // show shows the result of a step. In plan mode, nodes get an event for each new plan.
 func (o *observer) show(s *plan.Status, plans bool) {
-	o.underWay.Set(float64(len(s.UnderWay)))
+	o.underWay.WithLabelValues().Set(float64(len(s.UnderWay)))
 	for _, stop := range plan.Stops() {
 		value := 0.0
 		if stop == s.Stop {
@@ -94,8 +81,8 @@ func (o *observer) show(s *plan.Status, plans bool) {
 	if s.Plan == nil {
 		return
 	}
-	o.hot.Set(float64(len(s.Plan.Hot)))
-	o.planned.Set(float64(len(s.Plan.Moves)))
+	o.hot.WithLabelValues().Set(float64(len(s.Plan.Hot)))
+	o.planned.WithLabelValues().Set(float64(len(s.Plan.Moves)))
 	o.staying.Reset()
 	for reason, n := range s.Plan.Stay {
 		o.staying.WithLabelValues(string(reason)).Set(float64(n))
@@ -127,16 +114,13 @@ func (o *observer) Began(m *plan.Moving, pod *corev1.Pod) {
 
 // Refused implements plan.Observer.
 func (o *observer) Refused(m *plan.Move, pod *corev1.Pod, reason string) {
-	o.refused.Inc()
+	o.refused.WithLabelValues().Inc()
 	o.events.Eventf(pod, nil, corev1.EventTypeNormal, "MoveRefused", eventAction, "Stays on %s: %.500s", m.From, reason)
 }
 
 // Ended implements plan.Observer.
 func (o *observer) Ended(r *plan.Record) {
 	o.moves.WithLabelValues(string(r.Outcome)).Inc()
-	if r.Outcome == plan.Returned {
-		o.regrets.Inc()
-	}
 	if problem := r.Problem(); problem != "" {
 		if r.Outcome.Failed() {
 			problem += fmt.Sprintf(". %s stays for a while", r.Owner)
@@ -152,12 +136,3 @@ func (o *observer) Ended(r *plan.Record) {
 			r.Pod, r.From, r.Outcome, r.Why())
 	}
 }
-
-// HotMinutes implements plan.Observer.
-func (o *observer) HotMinutes(less, more float64) {
-	o.minutes.WithLabelValues(removed).Add(less)
-	o.minutes.WithLabelValues(added).Add(more)
-}
-
-// Regretted implements plan.Observer.
-func (o *observer) Regretted(*plan.Record) { o.regrets.Inc() }

@@ -67,7 +67,6 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// handler serves /metrics, /healthz and /readyz.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics)
@@ -120,7 +119,6 @@ func (s *server) elect(ctx context.Context, lead func(context.Context) error) er
 	return err
 }
 
-// lead makes steps until ctx is done.
 func (s *server) lead(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.client.EventsV1()})

@@ -1,2 +1,0 @@
-// Package api holds the RebalancerConfiguration. It reads no file.
-package api
