@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -17,18 +18,9 @@ import (
 	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// errInterrupted follows a partial report.
-var errInterrupted = errors.New("interrupted: the report holds the days that all policies completed, " +
-	"or, if there is none, the first day of the policies that completed it")
-
 // Command returns the command replay.
 func Command() *cobra.Command {
-	s, format := &Selection{Additions: engine.Additions()}, &output.Flags{}
-	var additions, named string
-	for _, a := range s.Additions {
-		additions += a.Help() + "\n\n"
-		named += "; +" + a.Name() + " moves pods"
-	}
+	s, format := &Selection{}, &output.Flags{}
 	command := &cobra.Command{
 		Use:   "replay",
 		Short: "Compare scheduling policies on the same pods",
@@ -44,7 +36,10 @@ Policies beside your own:
   random         any feasible node
   clairvoyant    knows the future usage of placed pods: a bound for real policies
 
-` + additions + `To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
+To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
+stock+rebalance. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
+
+To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
 A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,
 		Example: `  # Stock scheduler and clairvoyant, on three generated days
@@ -70,10 +65,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
 	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
-		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+named)
-	for _, a := range s.Additions {
-		a.AddFlags(command)
-	}
+		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; +rebalance moves pods")
+	s.Rebalance.AddFlags(flags)
 	flags.StringVar(&s.Scenario, "scenario", "base",
 		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",
@@ -92,6 +85,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	format.AddTo(command, flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
 	kubectl.CompleteFiles(command, "config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
+	kubectl.CompleteFiles(command, "rebalancer-config")
 	kubectl.CompleteFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	kubectl.CompleteValues(command, "policies", engine.BuiltinPolicies()...)
 	kubectl.CompleteValues(command, "scenario", ScenarioNames()...)
@@ -116,26 +110,21 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if s.Save != "" {
 		return s.SaveInput(replays)
 	}
-	for i := range replays {
-		if replays[i].Origin, err = s.Origin(cmd.Context(), replays[i], cmd.Root().Version, time.Now(), cmd.Flags()); err != nil {
-			return err
-		}
-	}
 	// A run uses one processor. Others would only wake up, for a fifth more processor time.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), Runs(replays, policies))))
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	reports, err := All(cmd.Context(), replays, policies, bar.Set)
 	bar.Clear()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
 	if err != nil {
 		return err
 	}
 	if err := writeReplay(cmd, format, reports); err != nil {
 		return err
 	}
-	if err := s.WriteHTML(reports[0]); err != nil || !reports[len(reports)-1].Partial {
-		return err
-	}
-	return errInterrupted
+	return s.WriteHTML(reports[0])
 }
 
 func writeReplay(cmd *cobra.Command, format *output.Flags, reports []*replayreport.Report) error {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -24,84 +23,55 @@ type Options struct {
 	Title    string
 	Inputs   []*input.Input
 	Policies []engine.Policy
-	// Origin is the report's; it may be nil.
-	Origin *report.Origin
 	// Parallelism is the number of concurrent runs; 0 is GOMAXPROCS. It does not change the report.
 	Parallelism int
 	// Progress is called from several goroutines, one call at a time, with the completed share, in [0, 1]. It may be nil.
 	Progress func(done float64)
 }
 
-// Replay replays each input with each policy. If ctx ends early, the report has the inputs that all policies completed. If there is
-// none, it has the first input, for the policies that completed it.
+// Replay replays each input with each policy. A failure, or the end of ctx, stops all.
 func Replay(ctx context.Context, o Options) (*report.Report, error) {
 	if len(o.Inputs) == 0 || len(o.Policies) == 0 {
 		return nil, errors.New("nothing to replay: want at least one input and one policy")
 	}
-	runs, failures := o.runAll(ctx)
+	runs := make([]report.Run, len(o.Inputs)*len(o.Policies)) // the policies of the first input first
+	policies := engine.WithPowerModels(o.Policies)
+	p := &progress{report: o.Progress, done: make([]float64, len(runs))}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(cmp.Or(o.Parallelism, runtime.GOMAXPROCS(0)))
+	for i := range runs {
+		group.Go(func() (err error) {
+			in, policy := o.Inputs[i/len(o.Policies)], policies[i%len(o.Policies)]
+			runs[i], err = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	r := o.newReport()
-	for _, err := range failures {
-		switch {
-		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-			r.Partial = true
-		case err != nil:
-			return nil, err
-		}
-	}
-	addInput := func(i int, partial bool) {
-		first := i * len(o.Policies)
-		complete := !slices.ContainsFunc(failures[first:first+len(o.Policies)], func(err error) bool { return err != nil })
-		for policy := range o.Policies {
-			if complete || partial && failures[first+policy] == nil {
-				r.Policies[policy].Runs = append(r.Policies[policy].Runs, runs[first+policy])
-			}
-		}
-	}
-	for i := range o.Inputs {
-		addInput(i, false)
-	}
-	if len(r.Policies[0].Runs) == 0 {
-		addInput(0, true)
+	for i := range runs {
+		of := &r.Policies[i%len(o.Policies)]
+		of.Runs = append(of.Runs, runs[i])
 	}
 	return r, nil
 }
 
-// runAll returns a run, or its error, for each input and policy: the policies of the first input first. A failure stops all.
-func (o *Options) runAll(ctx context.Context) ([]report.Run, []error) {
-	n := len(o.Inputs) * len(o.Policies)
-	runs, failures := make([]report.Run, n), make([]error, n)
-	policies := engine.WithPowerModels(o.Policies)
-	p := &progress{report: o.Progress, done: make([]float64, n)}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(cmp.Or(o.Parallelism, runtime.GOMAXPROCS(0)))
-	for i := range n {
-		group.Go(func() error {
-			in, policy := o.Inputs[i/len(o.Policies)], policies[i%len(o.Policies)]
-			runs[i], failures[i] = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
-			return failures[i]
-		})
-	}
-	_ = group.Wait() // The error is also in failures.
-	return runs, failures
-}
-
-// newReport returns the report without runs.
 func (o *Options) newReport() *report.Report {
 	first := o.Inputs[0]
 	r := &report.Report{
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), CountedSeconds: first.Counted.Seconds(),
-		HotAbove: load.Hot, SevereAbove: report.SevereAbove, Origin: o.Origin,
+		HotAbove: load.Hot, SevereAbove: report.SevereAbove,
 	}
 	for i := range first.Nodes {
 		r.CPUCores += first.Nodes[i].Capacity.CPUMillis / 1000
 	}
 	for _, p := range o.Policies {
-		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name, Base: p.Base, Mover: p.Mover})
+		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name})
 	}
 	return r
 }
 
-// progress adds up the progress of all runs.
 type progress struct {
 	report func(done float64)
 
@@ -129,7 +99,7 @@ func Runs(replays []Options, policies []engine.Policy) (n int) {
 	return n
 }
 
-// All calls Replay for each of replays, until one is interrupted. It sets their Policies and Progress; progress must not be nil.
+// All calls Replay for each of replays. It sets their Policies and Progress; progress must not be nil.
 func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
 	var inputs []*input.Input
 	for i := range replays {
@@ -146,9 +116,7 @@ func All(ctx context.Context, replays []Options, policies []engine.Policy, progr
 		if err != nil {
 			return nil, err
 		}
-		if reports = append(reports, r); r.Partial {
-			break
-		}
+		reports = append(reports, r)
 	}
 	return reports, nil
 }

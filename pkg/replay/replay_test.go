@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -69,34 +68,6 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 	}
 	if diff := cmp.Diff(reports[0], reports[1], noTimes); diff != "" {
 		t.Errorf("one run at a time and four (-one +four):\n%s", diff)
-	}
-}
-
-func TestReplay_Interrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r, err := Replay(ctx, Options{Inputs: []*input.Input{generated(t, 1)}, Policies: []engine.Policy{policy(t, report.Stock)}})
-	if err != nil || !r.Partial || len(r.Policies[0].Runs) != 0 {
-		t.Errorf("report %+v, error %v; want a partial report without runs", r, err)
-	}
-}
-
-func TestReplay_InterruptedReportsPoliciesThatHaveFinished(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	o := Options{
-		Inputs:      []*input.Input{generated(t, 2)},
-		Policies:    []engine.Policy{policy(t, engine.Random), policy(t, report.Stock)},
-		Parallelism: 1,
-		Progress: func(done float64) {
-			if done > 0.55 { // random has finished, stock has begun
-				cancel()
-			}
-		},
-	}
-	r, err := Replay(ctx, o)
-	if err != nil || !r.Partial || len(r.Policies[0].Runs) != 1 || len(r.Policies[1].Runs) != 0 {
-		t.Errorf("report %+v, error %v; want a partial report with the run of random alone", r, err)
 	}
 }
 

@@ -8,9 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
@@ -24,7 +21,7 @@ import (
 // Selection holds the flags that select policies and pods. All errors are of type cluster.OptionError, unless a server failed.
 type Selection struct {
 	Configs, Policies []string
-	Additions         []engine.Addition
+	Rebalance         engine.Rebalance
 	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
 	Scenario, Traces string
 	Seeds, Nodes     int
@@ -90,12 +87,7 @@ const minSince, maxSince = history.MinSince, history.MaxSince
 
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
-	ofPolicies := []string{"config", "policies", "output", "html"}
-	for _, a := range engine.Additions() {
-		command := &cobra.Command{}
-		a.AddFlags(command)
-		command.Flags().VisitAll(func(f *pflag.Flag) { ofPolicies = append(ofPolicies, f.Name) })
-	}
+	ofPolicies := []string{"config", "policies", "output", "html", "rebalancer-config", "termination", "startup"}
 	for _, rule := range []struct {
 		applies bool
 		reason  string
@@ -142,17 +134,15 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		}
 		configured = append(configured, read...)
 	}
-	for _, a := range s.Additions {
-		if err := a.Read(ctx); err != nil {
-			return nil, cluster.OptionErrorf("%w", err)
-		}
+	if err := s.Rebalance.Read(ctx); err != nil {
+		return nil, cluster.OptionErrorf("%w", err)
 	}
 	for _, name := range s.Policies {
-		named, err := s.policiesOf(name, configured)
+		named, err := s.policyOf(name, configured)
 		if err != nil {
 			return nil, cluster.OptionErrorf("--policies: %w", err)
 		}
-		policies = append(policies, named...)
+		policies = append(policies, named)
 	}
 	policies = append(policies, configured...)
 	if len(policies) == 0 {
@@ -168,30 +158,20 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 	return policies, nil
 }
 
-// policiesOf returns a builtin policy. With "+" and an addition, it returns the variants of a builtin or configured one.
-func (s *Selection) policiesOf(name string, configured []engine.Policy) ([]engine.Policy, error) {
+// policyOf returns a builtin policy; before +rebalance, also a configured one.
+func (s *Selection) policyOf(name string, configured []engine.Policy) (engine.Policy, error) {
 	at := strings.LastIndex(name, "+")
 	if at < 0 {
-		p, err := engine.BuiltinPolicy(name)
-		return []engine.Policy{p}, err
+		return engine.BuiltinPolicy(name)
 	}
-	var p engine.Policy
+	if mover := name[at+1:]; mover != "rebalance" {
+		return engine.Policy{}, fmt.Errorf("%q: nothing moves pods by the name of %q; write rebalance", name, mover)
+	}
 	if i := slices.IndexFunc(configured, func(p engine.Policy) bool { return p.Name == name[:at] }); i >= 0 {
-		p = configured[i]
-	} else {
-		var err error
-		if p, err = engine.BuiltinPolicy(name[:at]); err != nil {
-			return nil, err
-		}
+		return s.Rebalance.AddTo(configured[i]), nil
 	}
-	var known []string
-	for _, a := range s.Additions {
-		if a.Name() == name[at+1:] {
-			return a.AddTo(p), nil
-		}
-		known = append(known, a.Name())
-	}
-	return nil, fmt.Errorf("%q: nothing moves pods by the name of %q; write %s", name, name[at+1:], strings.Join(known, " or "))
+	p, err := engine.BuiltinPolicy(name[:at])
+	return s.Rebalance.AddTo(p), err
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.

@@ -53,7 +53,6 @@ type podTemplate struct {
 	replicaSet *appsv1.ReplicaSet
 }
 
-// newPodTemplate returns the template of a Deployment's pods.
 func newPodTemplate(w *input.Workload, index int, schedulerName string) podTemplate {
 	hash := strconv.FormatInt(int64(index)+1<<20, 36)
 	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
@@ -81,7 +80,6 @@ func newPodTemplate(w *input.Workload, index int, schedulerName string) podTempl
 	}
 }
 
-// pod returns an unbound pod.
 func (t *podTemplate) pod(index int, created time.Time) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: t.meta, Spec: t.spec}
 	pod.Name = fmt.Sprintf("%s-%d", t.replicaSet.Name, index)

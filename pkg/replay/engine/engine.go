@@ -43,7 +43,7 @@ type engine struct {
 	figures   *figures
 	future    *future
 	// mover is nil if no pods move.
-	mover mover
+	mover *rebalancing
 
 	nodes []nodeState
 	// nodeOf maps names to indices of nodes.
@@ -56,7 +56,6 @@ type engine struct {
 	arrived int
 }
 
-// nodeState is a node with its pods.
 type nodeState struct {
 	capacity input.Amounts
 	// running are the pods with running containers, by start. placed includes pods that have not started yet.
@@ -66,7 +65,6 @@ type nodeState struct {
 	terminating []int
 }
 
-// podState is the state of a pod that has arrived.
 type podState struct {
 	object *corev1.Pod
 	demand input.Demand
@@ -139,8 +137,8 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	if err != nil {
 		return nil, err
 	}
-	if policy.addition != nil {
-		e.mover, err = policy.addition.newMover(ctx, e)
+	if policy.rebalance != nil {
+		e.mover, err = policy.rebalance.start(ctx, e)
 	}
 	return e, err
 }
@@ -175,7 +173,6 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	return nil
 }
 
-// end removes the pods of this tick's end.
 func (e *engine) end(tick int) error {
 	for _, i := range e.ends[tick] {
 		p := &e.pods[i]
@@ -192,7 +189,6 @@ func (e *engine) end(tick int) error {
 	return nil
 }
 
-// startContainers starts the containers of bound pods whose start is due.
 func (e *engine) startContainers(ctx context.Context, tick int, now time.Time) error {
 	later := e.starting[:0]
 	for _, i := range e.starting {
@@ -247,7 +243,6 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 	return nil
 }
 
-// arrive creates the pods that arrive until the moment.
 func (e *engine) arrive(until time.Duration) {
 	for ; e.arrived < len(e.Pods) && e.Pods[e.arrived].Arrival <= until; e.arrived++ {
 		p := &e.Pods[e.arrived]
@@ -308,7 +303,6 @@ func (e *engine) left(i int) int {
 // counts reports whether figures cover the tick.
 func (e *engine) counts(tick int) bool { return time.Duration(tick)*input.Tick >= e.Length-e.Counted }
 
-// use applies actual usage for the tick.
 func (e *engine) use(tick int) {
 	counted := e.counts(tick)
 	for i := range e.nodes {

@@ -79,7 +79,6 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	}
 }
 
-// tick ends the current tick.
 func (f *figures) tick(tick int) {
 	n := float64(len(f.column))
 	m := f.sum / n
@@ -105,7 +104,6 @@ func (f *figures) endColumn() {
 	f.hot, f.columnTicks = 0, 0
 }
 
-// run returns the figures of a completed replay.
 func (f *figures) run(e *engine) report.Run {
 	f.endColumn()
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()

@@ -127,7 +127,6 @@ func (f *future) cost(node int) float64 {
 	return cost * float64(capacity)
 }
 
-// add adds the usage of a bound pod.
 func (f *future) add(index int) {
 	f.forPod(index)
 	node := f.demand[f.engine.pods[index].node]

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -21,51 +20,17 @@ type Policy struct {
 	Name string
 	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
-	// Base is the name without the addition, and Mover names the addition; both are empty without one.
-	Base, Mover string
-	addition    Addition
+	// rebalance moves pods; nil if none move.
+	rebalance *Rebalance
 	// power may be nil.
 	power config.PowerModels
 }
 
-// Addition moves pods beside the scheduler. "+" and its name follow the name of a policy.
-type Addition interface {
-	Name() string
-	// Help is a paragraph of the command's help.
-	Help() string
-	AddFlags(command *cobra.Command)
-	// Read reads and checks the values of the flags. Errors name the flag.
-	Read(ctx context.Context) error
-	// AddTo returns the variants of the policy with the addition. It follows Read.
-	AddTo(p Policy) []Policy
-	// Check fails if the addition has no effect on all inputs. Errors name the flag.
-	Check(inputs []*input.Input) error
-	newMover(ctx context.Context, e *engine) (mover, error)
-}
-
-// Additions returns all additions.
-func Additions() []Addition {
-	return []Addition{
-		&rebalance{},
-	}
-}
-
-// mover is an Addition in a run.
-type mover interface {
-	// move evicts pods before the decisions of a tick.
-	move(ctx context.Context, tick int) error
-	// replacements returns the pods evicted since the last call, which wait for a node again.
-	replacements() []int
-	// bound follows the binding of a pod, started the start of its container.
-	bound(pod int, node string)
-	started(ctx context.Context, pod int)
-}
-
-// Check fails if a policy's addition has no effect on all inputs. Errors name the flag.
+// Check fails if a policy moves pods, and no window for that is open in any input. Errors name the flag.
 func Check(policies []Policy, inputs []*input.Input) error {
 	for i := range policies {
-		if a := policies[i].addition; a != nil {
-			if err := a.Check(inputs); err != nil {
+		if r := policies[i].rebalance; r != nil {
+			if err := r.check(inputs); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,17 +27,15 @@ import (
 
 const (
 	// returnedWithin is the time in which a pod on a node that it was moved off has returned.
-	returnedWithin  = time.Hour
-	maxMovesPerHour = 10_000
-	maxMoveCost     = time.Hour
+	returnedWithin = time.Hour
+	maxMoveCost    = time.Hour
 )
 
-// rebalance is the addition of Plimsoll's rebalancer, which moves pods off hot nodes.
-type rebalance struct {
-	file         string
-	movesPerHour []int
-	costs        moveCosts
-	c            *api.Configuration
+// Rebalance moves pods off hot nodes as Plimsoll's rebalancer does.
+type Rebalance struct {
+	file  string
+	costs moveCosts
+	c     *api.Configuration
 }
 
 // moveCosts are the costs of a move. Times are rounded up to ticks.
@@ -48,33 +46,15 @@ type moveCosts struct {
 	startup time.Duration
 }
 
-// Name implements Addition.
-func (*rebalance) Name() string { return "rebalance" }
-
-// Help implements Addition.
-func (*rebalance) Help() string {
-	return `To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
-stock+rebalance. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
-With --moves-per-hour the page of --html has a curve of hot node-minutes by moves.`
-}
-
-// AddFlags implements Addition.
-func (r *rebalance) AddFlags(command *cobra.Command) {
-	flags := command.Flags()
+// AddFlags adds the flags of moves.
+func (r *Rebalance) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.file, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
-	flags.IntSliceVar(&r.movesPerHour, "moves-per-hour", nil,
-		"replay policies with +rebalance once for each of these values of maxMovesPerHour")
 	flags.DurationVar(&r.costs.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
 	flags.DurationVar(&r.costs.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
-	_ = command.RegisterFlagCompletionFunc("rebalancer-config", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 }
 
-// Read implements Addition.
-func (r *rebalance) Read(ctx context.Context) (err error) {
-	invalid := func(most int) bool { return most < 0 || most > maxMovesPerHour }
-	if i := slices.IndexFunc(r.movesPerHour, invalid); i >= 0 {
-		return fmt.Errorf("--moves-per-hour: %d; write numbers from 0 to %d", r.movesPerHour[i], maxMovesPerHour)
-	}
+// Read reads and checks the values of the flags. Errors name the flag.
+func (r *Rebalance) Read(ctx context.Context) (err error) {
 	switch {
 	case r.costs.termination < input.Tick || r.costs.termination > maxMoveCost:
 		return fmt.Errorf("--termination: %v; write from %v to %v", r.costs.termination, input.Tick, maxMoveCost)
@@ -90,23 +70,14 @@ func (r *rebalance) Read(ctx context.Context) (err error) {
 	return nil
 }
 
-// AddTo implements Addition.
-func (r *rebalance) AddTo(p Policy) []Policy {
-	p.Base, p.Mover, p.addition = p.Name, r.Name(), r
-	p.Name += "+" + r.Name()
-	policies := []Policy{p}
-	for _, most := range r.movesPerHour {
-		limited, c := *r, *r.c
-		c.MaxMovesPerHour = most
-		limited.c, p.addition = &c, &limited
-		p.Name = fmt.Sprintf("%s %d/h", policies[0].Name, most)
-		policies = append(policies, p)
-	}
-	return policies
+// AddTo returns the policy with moves. It follows Read.
+func (r *Rebalance) AddTo(p Policy) Policy {
+	p.Name, p.rebalance = p.Name+"+rebalance", r
+	return p
 }
 
-// Check implements Addition.
-func (r *rebalance) Check(inputs []*input.Input) error {
+// check fails if no window is open in any input.
+func (r *Rebalance) check(inputs []*input.Input) error {
 	if slices.ContainsFunc(inputs, r.movesIn) {
 		return nil
 	}
@@ -115,8 +86,7 @@ func (r *rebalance) Check(inputs []*input.Input) error {
 		"change a schedule", begin.Format(time.RFC3339), end.Format(time.RFC3339))
 }
 
-// movesIn reports whether a window of the rebalancer is open at any time of the input.
-func (r *rebalance) movesIn(in *input.Input) bool {
+func (r *Rebalance) movesIn(in *input.Input) bool {
 	next := r.c.NextOpening(in.Start)
 	return r.c.Open(in.Start) || !next.IsZero() && next.Before(in.Start.Add(in.Length))
 }
@@ -124,7 +94,7 @@ func (r *rebalance) movesIn(in *input.Input) bool {
 // rebalancing moves pods as the rebalancer does.
 type rebalancing struct {
 	*engine
-	*rebalance
+	*Rebalance
 	load    explain.LoadReader
 	history plan.History
 	// underWay are the moves by the pod's index.
@@ -154,9 +124,8 @@ type terminating struct {
 	index, node, until int
 }
 
-// newMover implements Addition.
-func (r *rebalance) newMover(ctx context.Context, e *engine) (mover, error) {
-	m := &rebalancing{engine: e, rebalance: r, underWay: map[int]underWay{}, departures: map[int][]departure{}}
+func (r *Rebalance) start(ctx context.Context, e *engine) (*rebalancing, error) {
+	m := &rebalancing{engine: e, Rebalance: r, underWay: map[int]underWay{}, departures: map[int][]departure{}}
 	if readers := e.scheduler.LoadReaders(e.policy.schedulerName()); len(readers) > 0 {
 		m.load = readers[0]
 		return m, nil
@@ -253,7 +222,6 @@ func (m *rebalancing) plan(ctx context.Context, tick int) ([]plan.Move, error) {
 	return p.Moves, nil
 }
 
-// cluster returns what is known now.
 func (m *rebalancing) cluster() plan.Cluster {
 	return plan.Cluster{
 		Scheduler: m.scheduler, SchedulerNames: []string{m.policy.schedulerName()}, Load: m.load, Now: m.clock.Now(), Usage: m.usageOf,
@@ -275,7 +243,6 @@ func (m *rebalancing) usageOf(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
 	return a, first < m.measured.ticks
 }
 
-// endTerminating removes the evicted pods whose time is over.
 func (m *rebalancing) endTerminating(tick int) error {
 	for len(m.terminating) > 0 && m.terminating[0].until <= tick {
 		t := m.terminating[0]
@@ -337,6 +304,7 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	return nil
 }
 
+// replacements returns the pods evicted since the last call, which wait for a node again.
 func (m *rebalancing) replacements() []int {
 	evicted := m.evicted
 	m.evicted = nil

@@ -33,7 +33,7 @@ var halfMinutes = moveCosts{30 * time.Second, 30 * time.Second}
 
 // rebalanced returns the policy with a rebalancer.
 func rebalanced(p Policy, c *api.Configuration, costs moveCosts) Policy {
-	return (&rebalance{c: c, costs: costs}).AddTo(p)[0]
+	return (&Rebalance{c: c, costs: costs}).AddTo(p)
 }
 
 // small allows moves in a cluster of two nodes and three pods.
@@ -160,7 +160,7 @@ func TestRebalance_Breaker(t *testing.T) {
 			t.Fatal(err)
 		}
 		for uid, namespace := range map[types.UID]string{"1": "x", "2": "y", "3": "y"} {
-			m := e.mover.(*rebalancing)
+			m := e.mover
 			m.history.Begin(&plan.Move{Namespace: namespace, UID: uid}, e.clock.Now())
 			if outcome := m.history.End(t.Context(), m.cluster(), c, uid, nil); outcome != plan.NotReady {
 				t.Errorf("the outcome is %s, want %s", outcome, plan.NotReady)
@@ -193,9 +193,9 @@ func TestRebalance_RestOfLifetime(t *testing.T) {
 			t.Errorf("runs in ticks [%d, %d), want [15, 95)", p.start, p.end)
 		}
 	}
-	if p.start != 55 || p.end != 97 || p.node == e.pods[0].node || len(e.mover.(*rebalancing).underWay) != 0 {
+	if p.start != 55 || p.end != 97 || p.node == e.pods[0].node || len(e.mover.underWay) != 0 {
 		t.Errorf("after the move, runs in ticks [%d, %d) on node %d. Want [55, 97) on the other. Under way: %d moves, want none",
-			p.start, p.end, p.node, len(e.mover.(*rebalancing).underWay))
+			p.start, p.end, p.node, len(e.mover.underWay))
 	}
 }
 
@@ -211,7 +211,7 @@ func TestRebalance_Clairvoyant(t *testing.T) {
 		}
 		if p := &e.pods[2]; tick == 25 {
 			move := plan.Move{From: e.Nodes[p.node].Name, UID: p.object.UID}
-			if err := e.mover.(*rebalancing).evict(&move, tick+1); err != nil {
+			if err := e.mover.evict(&move, tick+1); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -51,7 +51,6 @@ func (e *engine) flush(i int) {
 	p.sum, p.ticks = 0, 0
 }
 
-// observe publishes all statistics.
 func (e *engine) observe() {
 	for i := range e.nodes {
 		for _, j := range e.nodes[i].running {

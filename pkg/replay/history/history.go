@@ -122,7 +122,6 @@ func Read(ctx context.Context, c Config) (*Result, error) {
 	return r.history()
 }
 
-// query is a query with its use.
 type query struct {
 	promql string
 	// inEachStep queries are evaluated in each step, others at the end of each chunk.

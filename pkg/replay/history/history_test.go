@@ -217,17 +217,9 @@ func TestRead_Fails(t *testing.T) {
 	}
 }
 
-func TestQueriesParse(t *testing.T) {
-	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
-		if _, err := parser.NewParser(parser.Options{}).ParseExpr(q); err != nil {
-			t.Errorf("%s: %v", q, err)
-		}
-	}
-}
-
 // A restarted kube-state-metrics has a new instance, and its old series last for an hour. Two jobs may scrape a kubelet.
 func TestQueries_CountASeriesOfTwoTargetsOnce(t *testing.T) {
-	for _, q := range []string{capacityQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
+	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
 		expression, err := parser.NewParser(parser.Options{}).ParseExpr(q)
 		if err != nil {
 			t.Fatal(err)

@@ -203,7 +203,6 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Round(min(max(s, -1), 1e9) * float64(time.Second)))
 }
 
-// add adds the node, workload or pod of a line.
 func (in *Input) add(line *fileLine) error {
 	switch {
 	case line.Node != nil:

@@ -1,6 +1,9 @@
 package input
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -158,6 +161,29 @@ func TestReadFile_Bound(t *testing.T) {
 		} else if want := file + ": unpacked, it has more than 900 bytes; record less time"; err == nil || err.Error() != want || read > 901 {
 			t.Errorf("read %d bytes, error %v, want %s", read, err, want)
 		}
+	}
+}
+
+// TestLoad_Large has 257 MiB of lines that end in spaces. A file has 256 MiB at most.
+func TestLoad_Large(t *testing.T) {
+	var content bytes.Buffer
+	w, err := gzip.NewWriterLevel(&content, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header = `{"format":"plimsoll.replay/v1","name":"n","start":"2026-01-01T00:00:00Z","lengthSeconds":3600,"countedSeconds":3600}`
+	line := `{"workload":{"namespace":"n","name":"w"}}` + strings.Repeat(" ", maxLineBytes-64) + "\n"
+	_, err = io.WriteString(w, header+"\n")
+	for range 257 {
+		_, failed := io.WriteString(w, line)
+		err = errors.Join(err, failed)
+	}
+	file := filepath.Join(t.TempDir(), "pods.jsonl.gz")
+	if err := errors.Join(err, w.Close(), os.WriteFile(file, content.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "unpacked, it has more than 268435456 bytes") {
+		t.Errorf("error %v, want that of a file that is too large", err)
 	}
 }
 

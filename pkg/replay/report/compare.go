@@ -63,9 +63,8 @@ func (r *Report) Figures() []Figure {
 	return figures
 }
 
-// has reports whether the figure is not 0 in some run.
 func (r *Report) has(figure func(*Run) float64) bool {
-	return slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(figure, len(p.Runs)) != 0 })
+	return slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(figure) != 0 })
 }
 
 // MovesPerDay extrapolates a run's moves from the counted time.
@@ -76,53 +75,40 @@ func (r *Report) MovesPerDay(of *Run) float64 {
 	return float64(of.Moves) * (24 * time.Hour).Seconds() / r.CountedSeconds
 }
 
-// Policy returns the named policy, or nil if it has no run.
+// Policy returns the named policy, or nil.
 func (r *Report) Policy(name string) *PolicyReport {
-	i := slices.IndexFunc(r.Policies, func(p PolicyReport) bool { return p.Name == name && len(p.Runs) > 0 })
+	i := slices.IndexFunc(r.Policies, func(p PolicyReport) bool { return p.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &r.Policies[i]
 }
 
-// Runs returns the number of runs of the policy with the most.
+// Runs returns the number of runs of each policy.
 func (r *Report) Runs() int {
-	runs := 0
-	for i := range r.Policies {
-		runs = max(runs, len(r.Policies[i].Runs))
+	if len(r.Policies) == 0 {
+		return 0
 	}
-	return runs
+	return len(r.Policies[0].Runs)
 }
 
-// Best returns the policy with the fewest hot node-minutes, without clairvoyant; nil if no policy has a run.
+// Best returns the policy with the fewest hot node-minutes, without clairvoyant; nil if there is no other.
 func (r *Report) Best() *PolicyReport { return r.bestBut(nil) }
 
 func (r *Report) bestBut(without *PolicyReport) *PolicyReport {
 	var best *PolicyReport
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		if p.Name == Clairvoyant || p == without || len(p.Runs) == 0 {
-			continue
-		}
-		if runs := p.common(best); best == nil || p.total(Hot, runs) < best.total(Hot, runs) {
+		if p.Name != Clairvoyant && p != without && (best == nil || p.total(Hot) < best.total(Hot)) {
 			best = p
 		}
 	}
 	return best
 }
 
-// common returns the number of runs that both policies have.
-func (p *PolicyReport) common(other *PolicyReport) int {
-	if other == nil {
-		return 0
-	}
-	return min(len(p.Runs), len(other.Runs))
-}
-
-// total sums a figure over the first runs.
-func (p *PolicyReport) total(value func(*Run) float64, runs int) float64 {
+func (p *PolicyReport) total(value func(*Run) float64) float64 {
 	sum := 0.0
-	for i := range p.Runs[:runs] {
+	for i := range p.Runs {
 		sum += value(&p.Runs[i])
 	}
 	return sum
@@ -137,19 +123,18 @@ func (p *PolicyReport) Summary(value func(*Run) float64) (mean, low, high float6
 		}
 		low, high = min(low, v), max(high, v)
 	}
-	return p.total(value, len(p.Runs)) / float64(max(len(p.Runs), 1)), low, high
+	return p.total(value) / float64(max(len(p.Runs), 1)), low, high
 }
 
-// ratio returns the ratio of both policies' sums over their common runs; false if there is none.
+// ratio returns the ratio of both policies' sums; false if there is none.
 func (p *PolicyReport) ratio(to *PolicyReport, value func(*Run) float64) (float64, bool) {
-	runs := p.common(to)
-	if runs == 0 || to.total(value, runs) == 0 {
+	if to == nil || to.total(value) == 0 {
 		return 0, false
 	}
-	return p.total(value, runs) / to.total(value, runs), true
+	return p.total(value) / to.total(value), true
 }
 
-// Compared compares both policies' sums over their common runs, such as "63 % fewer" or "2.3 times as many"; empty if it cannot.
+// Compared compares both policies' sums over the runs, such as "63 % fewer" or "2.3 times as many"; empty if it cannot.
 func (p *PolicyReport) Compared(to *PolicyReport, value func(*Run) float64) string {
 	amount, _ := p.compare(to, value)
 	return amount

@@ -79,8 +79,6 @@ type page struct {
 	Data data
 	// Runs names the runs.
 	Runs []string
-	// Moves is true if pods move in some run.
-	Moves bool
 
 	Style  template.CSS
 	Script template.JS
@@ -130,7 +128,6 @@ func newPage(r *Report) *page {
 	}
 	for i := range r.Policies {
 		of := &r.Policies[i]
-		p.Moves = p.Moves || of.Mover != "" && len(of.Runs) > 0
 		for j := len(p.Runs); j < len(of.Runs); j++ {
 			p.Runs = append(p.Runs, of.Runs[j].Name)
 			if c := of.Runs[j].Charts; c != nil && steps > 1 {
@@ -160,7 +157,6 @@ func columns(r *Report) (columns []Figure, zero []string) {
 	return columns, zero
 }
 
-// terms defines all numbers of the page.
 func terms(r *Report, columns []Figure) []term {
 	var terms []term
 	for _, c := range columns {
@@ -206,12 +202,8 @@ func rows(r *Report, columns []Figure) []row {
 }
 
 func newCell(p, stock *PolicyReport, f Figure) cell {
-	c := cell{Key: f.Key, Mean: "–"}
-	if len(p.Runs) == 0 {
-		return c
-	}
 	mean, low, high := p.Summary(f.Value)
-	c.Mean = Number(mean, f.Decimals)
+	c := cell{Key: f.Key, Mean: Number(mean, f.Decimals)}
 	if f.Compared {
 		c.VsStock = p.Compared(stock, f.Value)
 	}
@@ -244,11 +236,11 @@ func span(d time.Duration) string {
 	return short(d.Minutes()) + " min"
 }
 
-// small returns the report without its origin, and with heat maps of maxHeatBytes at most. Each of their columns covers so many
+// small returns the report with heat maps of maxHeatBytes at most. Each of their columns covers so many
 // steps.
 func (r *Report) small() (_ *Report, steps int) {
 	bytes, small := 0, *r
-	small.Origin, small.Policies = nil, slices.Clone(r.Policies)
+	small.Policies = slices.Clone(r.Policies)
 	for i := range r.Policies {
 		for j := range r.Policies[i].Runs {
 			if c := r.Policies[i].Runs[j].Charts; c != nil {

@@ -206,54 +206,6 @@
     });
   }
 
-  // ---- Moves: a line from each policy without moves through those with them.
-  let curves = null;
-  function linesOfMoves() {
-    const lines = [];
-    const point = (p) => ({
-      policy: p.name,
-      moves: (mean(p.runs.map((r) => r.moves)) * 86400) / (report.countedSeconds || Infinity),
-      hotMinutes: mean(p.runs.map((r) => r.hotMinutes)),
-    });
-    const complete = policies.filter((p) => p.runs.length);
-    for (const p of complete.filter((p) => p.mover)) {
-      const name = p.base + "+" + p.mover;
-      let line = lines.find((l) => l.name === name);
-      if (!line) lines.push((line = { name, color: p.color, colorName: p.colorName, points: complete.filter((q) => q.name === p.base).map(point) }));
-      line.points.push(point(p));
-    }
-    for (const l of lines) l.points.sort((a, b) => a.moves - b.moves);
-    return lines;
-  }
-
-  function drawCurves() {
-    const box = $("moves-chart");
-    if (!box) return;
-    const lines = linesOfMoves();
-    const x = [...new Set(lines.flatMap((c) => c.points.map((p) => p.moves)))].sort((a, b) => a - b);
-    const soft = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20 };
-    const size = () => ({ width: Math.max(200, box.clientWidth), height: 260 });
-    const plot = new uPlot(
-      {
-        ...size(),
-        legend: { show: false },
-        cursor: { drag: { x: false, y: false }, y: false },
-        scales: { x: { time: false, range: (_, low, high) => [0, Math.max(1, high * 1.02)] }, y: { range: (_, low, high) => [0, high * 1.05] } },
-        axes: [{ ...soft, size: 28, label: "moves per day" }, { ...soft, size: 60, label: "hot node-min" }],
-        series: [{}, ...lines.map((c) => ({ label: c.name, stroke: () => cssColor(c.colorName), width: 2, spanGaps: true, points: { show: true, size: 8 } }))],
-      },
-      [x, ...lines.map((c) => x.map((v) => c.points.find((p) => p.moves === v)?.hotMinutes ?? null))],
-      box,
-    );
-    const text = (p) => `${p.policy}: ${number(p.moves, 0)} moves per day, ${number(p.hotMinutes, 0)} hot node-min`;
-    $("moves-legend").replaceChildren(
-      ...lines.map((c) => element("span", { className: "c-" + c.color, title: c.points.map(text).join("\n") }, element("i", { className: "swatch" }), " " + c.name)),
-    );
-    box.setAttribute("aria-label", "Hot node-minutes by moves. " + lines.flatMap((c) => c.points.map(text)).join("; "));
-    new ResizeObserver(() => plot.setSize(size())).observe(box);
-    curves = { plot, size };
-  }
-
   // ---- Heat maps.
   let maps = [];
   const rgb = (color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
@@ -410,20 +362,19 @@
   }
   for (const id of ["run", "smooth", "cumulative"]) $(id).addEventListener("change", draw);
   $("order").addEventListener("change", drawMaps);
-  const redraw = () => (plots.forEach(({ plot }) => plot.redraw()), curves?.plot.redraw(), drawMaps());
+  const redraw = () => (plots.forEach(({ plot }) => plot.redraw()), drawMaps());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   // Paper is light and narrow.
   addEventListener("beforeprint", () => {
     root.classList.add("printing");
-    for (const { plot } of curves ? [...plots, curves] : plots) plot.setSize({ width: 640, height: 260 });
+    for (const { plot } of plots) plot.setSize({ width: 640, height: 260 });
     redraw();
   });
   addEventListener("afterprint", () => {
     root.classList.remove("printing");
-    for (const { plot, size } of curves ? [...plots, curves] : plots) plot.setSize(size());
+    for (const { plot, size } of plots) plot.setSize(size());
     redraw();
   });
   drawScale();
-  drawCurves();
   draw();
 })();

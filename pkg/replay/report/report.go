@@ -30,22 +30,15 @@ type Report struct {
 	// CountedSeconds is the time that figures cover: the cluster fills before.
 	CountedSeconds float64 `json:"countedSeconds"`
 	// HotAbove and SevereAbove are utilizations, as fractions of a node's CPU capacity.
-	HotAbove    float64 `json:"hotAboveRatio"`
-	SevereAbove float64 `json:"severeAboveRatio"`
-	// Partial reports an interrupted replay, which lacks some runs.
-	Partial  bool           `json:"partial,omitempty"`
-	Policies []PolicyReport `json:"policies"`
-	// Origin may be nil.
-	Origin *Origin `json:"origin,omitempty"`
+	HotAbove    float64        `json:"hotAboveRatio"`
+	SevereAbove float64        `json:"severeAboveRatio"`
+	Policies    []PolicyReport `json:"policies"`
 }
 
-// PolicyReport holds one policy's runs. Run i of all policies has the same pods. In a partial report a policy may have none.
+// PolicyReport holds one policy's runs. Run i of all policies has the same pods.
 type PolicyReport struct {
 	Name string `json:"name"`
-	// Base is the policy without the mover, and Mover names the mover; both are empty if no pods move.
-	Base  string `json:"base,omitempty"`
-	Mover string `json:"mover,omitempty"`
-	Runs  []Run  `json:"runs"`
+	Runs []Run  `json:"runs"`
 }
 
 // Run holds one policy's figures on the pods of one seed and day. Utilizations are CPU demand over capacity, and may exceed 1.

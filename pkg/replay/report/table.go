@@ -112,9 +112,6 @@ func (p *PolicyReport) printStays(to *terminal.Printer) {
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {
-	if len(p.Runs) == 0 {
-		return "-"
-	}
 	mean, low, high := p.Summary(value)
 	if !ranged || len(p.Runs) == 1 {
 		return fmt.Sprintf(format, mean)

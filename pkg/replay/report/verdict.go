@@ -21,12 +21,12 @@ const (
 func (r *Report) Verdict() []string {
 	best := r.Best()
 	if best == nil {
-		return []string{"No policy has a finished run."}
+		return nil
 	}
 	next := r.bestBut(best)
 	switch {
 	case next == nil:
-		return []string{fmt.Sprintf("%s has %s hot node-minutes in %s.", best.Name, Number(best.total(Hot, len(best.Runs)), 0),
+		return []string{fmt.Sprintf("%s has %s hot node-minutes in %s.", best.Name, Number(best.total(Hot), 0),
 			text.Count(len(best.Runs), "run"))}
 	case r.tooFewHot():
 		return []string{fmt.Sprintf("Fewer than %d hot node-minutes: too few to compare policies.", minHotMinutes)}
@@ -74,7 +74,7 @@ func againstNext(best, next, stock *PolicyReport) string {
 
 func againstClairvoyant(best, clairvoyant *PolicyReport) string {
 	compared := clairvoyant.Compared(best, Hot)
-	if compared == "" || clairvoyant.total(Hot, clairvoyant.common(best)) == 0 {
+	if compared == "" || clairvoyant.total(Hot) == 0 {
 		return "Clairvoyant, which knows the future, has none."
 	}
 	return fmt.Sprintf("Clairvoyant, which knows the future, has %s than %s.", compared, best.Name)
@@ -106,7 +106,7 @@ func (r *Report) emptyNodes(stock *PolicyReport) string {
 
 func (r *Report) tooFewHot() bool {
 	for i := range r.Policies {
-		if p := &r.Policies[i]; p.Name != Clairvoyant && p.total(Hot, len(p.Runs)) >= minHotMinutes {
+		if p := &r.Policies[i]; p.Name != Clairvoyant && p.total(Hot) >= minHotMinutes {
 			return false
 		}
 	}
@@ -114,18 +114,16 @@ func (r *Report) tooFewHot() bool {
 }
 
 func withinNoise(a, b *PolicyReport) bool {
-	runs := a.common(b)
-	x, y := a.total(Hot, runs), b.total(Hot, runs)
+	x, y := a.total(Hot), b.total(Hot)
 	return math.Abs(x-y) <= noiseBound*max(x, y)
 }
 
-// fewerRuns counts the common runs in which a has fewer hot node-minutes than b.
+// fewerRuns counts the runs in which a has fewer hot node-minutes than b.
 func fewerRuns(a, b *PolicyReport) (fewer, of int) {
-	of = a.common(b)
-	for i := range of {
+	for i := range a.Runs {
 		if a.Runs[i].HotMinutes < b.Runs[i].HotMinutes {
 			fewer++
 		}
 	}
-	return fewer, of
+	return fewer, len(a.Runs)
 }

@@ -37,9 +37,7 @@ func TestVerdict(t *testing.T) {
 		{"a difference to stock of 10 % is noise",
 			hotReport(hot(Stock, 1000), hot("A", 900)),
 			[]string{"No policy has fewer hot node-minutes than stock, beyond noise. A has the fewest."}},
-		{"a difference to stock of 11 % on one day is not",
-			hotReport(hot(Stock, 1000), hot("A", 890)),
-			[]string{"A has 11 % fewer hot node-minutes than stock."}},
+		{"a difference to stock of 11 % on one day is not", hotReport(hot(Stock, 1000), hot("A", 890)), []string{"A has 11 % fewer hot node-minutes than stock."}},
 		{"a difference to the next best below 10 % is noise",
 			hotReport(hot(Stock, 1000), hot("B", 520), hot("A", 500)),
 			[]string{
@@ -53,15 +51,11 @@ func TestVerdict(t *testing.T) {
 			hotReport(hot("A", 500), hot("B", 1000)),
 			[]string{"A has the fewest hot node-minutes.", "A has 50 % fewer than the next best, B."}},
 		{"one policy is compared with nothing", hotReport(hot("A", 500, 600)), []string{"A has 1,100 hot node-minutes in 2 runs."}},
-		{"of an interrupted replay, common runs are compared",
-			hotReport(hot(Stock, 1000, 3000), hot("A", 500)),
-			[]string{"A has 50 % fewer hot node-minutes than stock."}},
-		{"few hot node-minutes say nothing", hotReport(hot(Stock, 60, 39), hot("A", 10, 20)),
-			[]string{"Fewer than 100 hot node-minutes: too few to compare policies."}},
+		{"few hot node-minutes say nothing", hotReport(hot(Stock, 60, 39), hot("A", 10, 20)), []string{"Fewer than 100 hot node-minutes: too few to compare policies."}},
 		{"clairvoyant without hot node-minutes has no ratio",
 			hotReport(hot(Stock, 1000), hot("A", 500), hot(Clairvoyant, 0)),
 			[]string{"A has 50 % fewer hot node-minutes than stock.", "Clairvoyant, which knows the future, has none."}},
-		{"a report may be empty", hotReport(), []string{"No policy has a finished run."}},
+		{"a report may be empty", hotReport(), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, tc.report.Verdict()); diff != "" {
@@ -111,7 +105,6 @@ func TestCompared(t *testing.T) {
 		{hot("a", 1320), hot("b", 1000), "32 % more", "32 % more than b"},
 		{hot("a", 2320), hot("b", 1000), "2.3 times as many", "2.3 times as many as b"},
 		{hot("a", 5), hot("b", 0), "", ""},
-		{hot("a"), hot("b", 5), "", ""},
 		{hot("a", 0), hot("b", 5), "100 % fewer", "100 % fewer than b"},
 	} {
 		if cell, all := tc.a.Compared(&tc.b, Hot), tc.a.ComparedTo(&tc.b, Hot); cell != tc.cell || all != tc.all {
