@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	rebalancerchecks "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
 	rebalance "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
@@ -74,9 +75,9 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	command.SetUsageFunc(withoutGlobalFlags((&cobra.Command{}).UsageFunc()))
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
 		doctor.Command(checks()...),
-		top.Command(),
+		top.Command(kube.Origins),
 		ui.Command(moves(), checks()...),
-		explain.Command(),
+		explain.Command(kube.Origins),
 		whatif.Command(),
 		shadow.Command(),
 		rebalance.Command(),
@@ -85,7 +86,6 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		replay.Command(),
 	)
 	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, versions.Command(), newOptionsCommand())
-	completeNoFiles(command)
 	return command
 }
 
@@ -98,7 +98,7 @@ func checks() []doctor.Supplier {
 
 // moves plans moves of pods for the page.
 func moves() ui.Moves {
-	return ui.Moves{AddFile: rebalance.AddFileTo, Check: rebalance.CheckFile, Plan: rebalance.PlanJSON}
+	return ui.Moves{AddFile: rebalance.AddFileTo, Check: rebalance.CheckFile, Origins: kube.Origins, Plan: rebalance.PlanJSON}
 }
 
 // addGroup adds commands that the help shows together.

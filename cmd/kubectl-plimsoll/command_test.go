@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
@@ -112,38 +110,6 @@ func kubeconfigFor(t *testing.T, server string) string {
 	return check.File(t, "kubeconfig", check.Kubeconfig(server))
 }
 
-// namesFile matches the name and the usage of a flag whose value is a file or a folder.
-var namesFile = regexp.MustCompile(`^(\S*config|(\S+-)?file|filename) |^\S+ (PEM |local )?(file|folder) |^\S+ Path to |to a file`)
-
-// Shells offer files only for flags whose values are files.
-func TestCompletion_EachFlag(t *testing.T) {
-	t.Setenv("KUBECONFIG", kubeconfigFor(t, "http://127.0.0.1:1"))
-	var check func(c *cobra.Command)
-	check = func(c *cobra.Command) {
-		c.SetContext(t.Context())
-		c.InheritedFlags() // merges them
-		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Value.Type() == "bool" {
-				return
-			}
-			complete, ok := c.GetFlagCompletionFunc(f.Name)
-			if !ok {
-				t.Errorf("%s --%s has no completion", c.CommandPath(), f.Name)
-				return
-			}
-			_, directive := complete(c, nil, "")
-			files := directive == cobra.ShellCompDirectiveDefault || directive == cobra.ShellCompDirectiveFilterDirs
-			if want := namesFile.MatchString(f.Name + " " + f.Usage); files != want {
-				t.Errorf("%s --%s offers files: %v, want %v by its usage: %s", c.CommandPath(), f.Name, files, want, f.Usage)
-			}
-		})
-		for _, sub := range c.Commands() {
-			check(sub)
-		}
-	}
-	check(newCommand())
-}
-
 // The help of a command leaves out the flags of the cluster, which options lists.
 func TestCommand_Options(t *testing.T) {
 	help, err := execute(t.Context(), "top", "nodes", "--help")
@@ -168,55 +134,19 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// The shell completes commands and flags.
 func TestCompletion(t *testing.T) {
-	var agent string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		agent = r.Header.Get("User-Agent")
-		version, kind, name := "v1", "", ""
-		switch r.URL.Path {
-		case "/api/v1/namespaces":
-			kind, name = "Namespace", "shop"
-		case "/api/v1/nodes":
-			kind, name = "Node", "worker-1"
-		case "/api/v1/namespaces/shop/pods":
-			kind, name = "Pod", "web-1"
-		case "/apis/apps/v1/namespaces/shop/deployments":
-			version, kind, name = "apps/v1", "Deployment", "web"
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"items":[{"metadata":{"name":%q}}]}`, kind, version, name)
-	}))
-	t.Cleanup(server.Close)
-	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, server.URL)
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"explain", "--output", ""}, "table\nwide\njson\nyaml\n"},
-		{[]string{"explain", kubeconfig, "--context", ""}, "other\ntest\n"},
-		{[]string{"explain", kubeconfig, "-n", ""}, "shop\n"},
-		{[]string{"explain", kubeconfig, "--node", ""}, "worker-1\n"},
-		{[]string{"explain", kubeconfig, ""}, "web-1\npod\ndeployment\n"},
-		{[]string{"explain", kubeconfig, "deploy/"}, "deploy/web\n"},
-		{[]string{"explain", kubeconfig, "deployment", ""}, "web\n"},
-		{[]string{"explain", kubeconfig, "ns/"}, "ns/shop\n"},
 		{[]string{"expl"}, "explain\t"},
-		{[]string{"top", "nodes", kubeconfig, ""}, "worker-1\n"},
-		{[]string{"top", "pods", kubeconfig, ""}, "worker-1\n"},
-		{[]string{"top", "pods", kubeconfig, "-n", ""}, "shop\n"},
-		{[]string{"top", "nodes", "-o", ""}, "table\nwide\njson\nyaml\n"},
-		{[]string{"top", "--sort", ""}, "line\nname\ncpu\n"},
-		{[]string{"replay", "--scenario", ""}, "base\nhigh\nlow\nnew\nall\n"},
-		{[]string{"doctor", "--source-address", ""}, ":4\n"}, // no files
-		{[]string{"top", "nodes", "-v", ""}, ":4\n"},
+		{[]string{"top", "nodes", "--sort"}, "--sort\t"},
 	} {
 		out, err := execute(t.Context(), append([]string{"__complete"}, tt.args...)...)
 		if err != nil || !strings.HasPrefix(out, tt.want) {
 			t.Errorf("%q: completed %q, error %v, want %q", tt.args, out, err, tt.want)
 		}
-	}
-	if !strings.HasPrefix(agent, "kubectl-plimsoll/") {
-		t.Errorf("User-Agent %q", agent)
 	}
 }
 

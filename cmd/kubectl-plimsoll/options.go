@@ -39,27 +39,15 @@ func withoutGlobalFlags(usage func(*cobra.Command) error) func(*cobra.Command) e
 func newOptionsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "options", Short: "List the flags of all commands that look at a cluster",
-		Example: "  # List them\n  kubectl plimsoll options", Args: kubectl.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  # List them\n  kubectl plimsoll options", Args: kubectl.NoArgs,
 	}
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		every := &cobra.Command{}
-		kubectl.NewFlags().AddTo(every, every.Flags())
+		kubectl.NewFlags().AddTo(every.Flags())
 		addVerbosity(every.Flags())
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "These flags can be passed to any command that looks at a cluster:\n\n%s",
 			every.Flags().FlagUsages())
 		return err
 	}
 	return command
-}
-
-// completeNoFiles keeps shells from offering files for flags without a completion: their values are numbers, durations and texts.
-func completeNoFiles(command *cobra.Command) {
-	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok {
-			kubectl.CompleteFlag(command, f.Name, cobra.NoFileCompletions)
-		}
-	})
-	for _, sub := range command.Commands() {
-		completeNoFiles(sub)
-	}
 }

@@ -82,13 +82,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
 	flags.StringVar(&s.TokenFile, "prometheus-token-file", "", "file with a bearer token for Prometheus")
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
-	format.AddTo(command, flags)
+	format.AddTo(flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
-	kubectl.CompleteFiles(command, "config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
-	kubectl.CompleteFiles(command, "rebalancer-config")
-	kubectl.CompleteFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
-	kubectl.CompleteValues(command, "policies", engine.BuiltinPolicies()...)
-	kubectl.CompleteValues(command, "scenario", ScenarioNames()...)
 	return command
 }
 

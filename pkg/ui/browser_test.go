@@ -25,7 +25,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
 )
 
@@ -422,7 +421,7 @@ func (hostileCluster) Waiting() []top.WaitingPod {
 }
 
 func (hostileCluster) Pods(context.Context, string) (*top.Pods, error) {
-	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &plan.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
+	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &cluster.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
 }
 
 func (hostileCluster) History(node string) *top.NodeEvents {

@@ -45,8 +45,10 @@ type uiOptions struct {
 // Moves plans moves of pods for the page. Its zero value is a program without a rebalancer.
 type Moves struct {
 	// AddFile adds the flag of the file with the rebalancer's configuration, and Check reads the file.
-	AddFile func(command *cobra.Command, flags *pflag.FlagSet, file *string)
+	AddFile func(flags *pflag.FlagSet, file *string)
 	Check   func(ctx context.Context, file string) error
+	// Origins reads which pods were moved.
+	Origins cluster.ReadOrigins
 	// Plan returns the JSON of a plan, and the command that makes its moves.
 	Plan func(
 		ctx context.Context, c *cluster.Connection, of cluster.ConfigurationOptions, source cluster.SourceOptions, file string,
@@ -55,7 +57,7 @@ type Moves struct {
 
 // Command returns the command ui. The page shows these checks beside those of doctor.
 func Command(moves Moves, checks ...doctor.Supplier) *cobra.Command {
-	o := &uiOptions{cluster: kubectl.NewFlags(), moves: moves, checks: checks}
+	o := &uiOptions{cluster: kubectl.NewFlags(), view: top.Options{Origins: moves.Origins}, moves: moves, checks: checks}
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show nodes against their load lines in the browser",
@@ -74,26 +76,24 @@ Only who has the URL with its token can read the page. Interrupt the command to 
   kubectl plimsoll ui --html nodes.html --hash-names
   kubectl plimsoll ui --from-file nodes.json`,
 		Args:              kubectl.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	o.cluster.AddTo(command, flags)
-	top.AddViewTo(command, flags, o.cluster, &o.view)
+	o.cluster.AddTo(flags)
+	top.AddViewTo(flags, &o.view)
 	flags.StringVar(&o.address, "address", "127.0.0.1",
 		"IP address of this machine at which browsers reach the page; one that is not a loopback address needs --token-file")
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
 	if moves.Plan != nil {
-		moves.AddFile(command, flags, &o.rebalancer)
+		moves.AddFile(flags, &o.rebalancer)
 	}
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
 	flags.StringVar(&o.html, "html", "", "write the page of a snapshot, which needs no server, to a file, and end")
 	flags.BoolVar(&o.hashNames, "hash-names", false, "write hashes instead of names, with --save or --html")
-	kubectl.CompleteFiles(command, "token-file", "from-file", "save", "html")
 	return command
 }
 
@@ -188,6 +188,7 @@ func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 	questions := Questions{
 		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.Configuration, o.cluster.Source, found, func(float64) {}
+			r.Origins = o.moves.Origins
 			return explain.Run(ctx, connection.In(namespace), r)
 		},
 		WhatIf: func(ctx context.Context, w WhatIf) (*whatif.Report, error) {

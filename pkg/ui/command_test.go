@@ -22,7 +22,7 @@ import (
 // fakeMoves has the flag of a rebalancer.
 func fakeMoves() Moves {
 	return Moves{
-		AddFile: func(_ *cobra.Command, flags *pflag.FlagSet, file *string) {
+		AddFile: func(flags *pflag.FlagSet, file *string) {
 			flags.StringVar(file, "rebalancer-config", "", "")
 		},
 		Check: func(context.Context, string) error { return nil },
@@ -57,7 +57,7 @@ func TestUI_Commands(t *testing.T) {
 		t.Setenv("KUBECONFIG", strings.ReplaceAll(tt.env, "DIR", dir))
 		o := &uiOptions{cluster: kubectl.NewFlags()}
 		command := &cobra.Command{}
-		o.cluster.AddTo(command, command.Flags())
+		o.cluster.AddTo(command.Flags())
 		checking.OK(t, command.ParseFlags(strings.Fields(tt.flags)))
 		command.SetContext(t.Context())
 		var options Options
@@ -126,9 +126,7 @@ func TestUI_FlagsWithoutEffect(t *testing.T) {
 	}
 	const written, saved = "save html", "from-file"
 	for flag, others := range map[string]string{
-		"--address=127.0.0.1":             written,
 		"--port=8080":                     written,
-		"--token-file=token":              written,
 		"--no-open":                       written,
 		"--rebalancer-config=free.yaml":   written + " " + saved,
 		"--scheduler-name=plimsoll":       saved,

@@ -19,7 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -59,7 +58,7 @@ func plannedMoves(text string) []byte {
 }
 
 // moved is the pod before a move of the rebalancer.
-var moved = &plan.Origin{Pod: "web-9", From: "worker-0001", At: now.Add(-20 * time.Minute), Why: "cpu of worker-0001 goes down"}
+var moved = &cluster.Origin{Pod: "web-9", From: "worker-0001", At: now.Add(-20 * time.Minute), Why: "cpu of worker-0001 goes down"}
 
 // questions answers with one moving pod, one drained node and one move. A pod named web-404 does not exist.
 func questions() Questions {

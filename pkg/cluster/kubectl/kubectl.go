@@ -32,7 +32,7 @@ func NewFlags() *Flags {
 }
 
 // AddConnectionTo adds the flags that say which cluster is read.
-func (f *Flags) AddConnectionTo(command *cobra.Command, flags *pflag.FlagSet) {
+func (f *Flags) AddConnectionTo(flags *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.Kube.AddFlags(kube)
 	kube.VisitAll(func(flag *pflag.Flag) {
@@ -42,14 +42,11 @@ func (f *Flags) AddConnectionTo(command *cobra.Command, flags *pflag.FlagSet) {
 	})
 	markGlobal(kube)
 	flags.AddFlagSet(kube)
-	CompleteFlag(command, "context", f.completeContexts)
-	CompleteFlag(command, "namespace", f.CompleteNames("namespaces"))
-	CompleteFiles(command, "kubeconfig", "certificate-authority", "client-certificate", "client-key")
 }
 
 // AddTo adds all flags.
-func (f *Flags) AddTo(command *cobra.Command, all *pflag.FlagSet) {
-	f.AddConnectionTo(command, all)
+func (f *Flags) AddTo(all *pflag.FlagSet) {
+	f.AddConnectionTo(all)
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.StringVar(&f.Configuration.File, "config", "",
 		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
@@ -63,8 +60,6 @@ func (f *Flags) AddTo(command *cobra.Command, all *pflag.FlagSet) {
 		"PEM file of the authority that signed the certificate of the source of load")
 	markGlobal(flags)
 	all.AddFlagSet(flags)
-	CompleteFlag(command, "scheduler", f.Complete(deployments))
-	CompleteFiles(command, "config", "source-token-file", "source-application-key-file", "source-ca-file")
 }
 
 // Context returns the context of the kubeconfig in use; empty if there is none.

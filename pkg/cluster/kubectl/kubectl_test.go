@@ -37,7 +37,7 @@ func TestChosen(t *testing.T) {
 		"--kubeconfig k --context c --cluster other --insecure-skip-tls-verify=true --user u",
 	} {
 		flags, command := NewFlags(), &cobra.Command{}
-		flags.AddConnectionTo(command, command.Flags())
+		flags.AddConnectionTo(command.Flags())
 		check.OK(t, command.ParseFlags(strings.Fields(args)))
 		if got, want := cluster.Kubectl("get", "nodes").For(flags.chosen()), "kubectl "+args+" get nodes"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -50,7 +50,7 @@ func TestPin_Files(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := check.Value(os.Getwd())(t)
 	more, flags, command := "free.yaml", NewFlags(), &cobra.Command{}
-	flags.AddConnectionTo(command, command.Flags())
+	flags.AddConnectionTo(command.Flags())
 	check.OK(t, command.ParseFlags(strings.Fields("--kubeconfig k --certificate-authority ca --client-certificate crt --client-key key")))
 	flags.Pin(&more)
 	got := []string{more, *flags.Kube.KubeConfig, *flags.Kube.CAFile, *flags.Kube.CertFile, *flags.Kube.KeyFile}

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,17 +52,14 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
   # List failed checks, for a script
   kubectl plimsoll doctor --only-problems -o json`,
 		Args:              kubectl.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.cluster.AddTo(command, command.Flags())
-	o.output.AddTo(command, command.Flags())
+	o.cluster.AddTo(command.Flags())
+	o.output.AddTo(command.Flags())
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(Groups(suppliers...), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
 	command.Flags().StringVar(&o.failOn, "fail-on", string(Warning), "lowest status with exit code 1: warning or error")
-	kubectl.CompleteValues(command, "check", slices.Concat(Groups(suppliers...), IDs(suppliers...))...)
-	kubectl.CompleteValues(command, "fail-on", string(Warning), string(Error))
 	return command
 }
 

@@ -16,6 +16,7 @@ import (
 
 type explainOptions struct {
 	cluster *kubectl.Flags
+	origins cluster.ReadOrigins
 	output  output.Flags
 	file    string
 	top     int
@@ -26,9 +27,9 @@ type explainOptions struct {
 	schedulerName string
 }
 
-// Command returns the command explain.
-func Command() *cobra.Command {
-	o := &explainOptions{cluster: kubectl.NewFlags()}
+// Command returns the command explain. It says which pods were moved, by origins.
+func Command(origins cluster.ReadOrigins) *cobra.Command {
+	o := &explainOptions{cluster: kubectl.NewFlags(), origins: origins}
 	command := &cobra.Command{
 		Use:   "explain (POD | TYPE/NAME | TYPE NAME | -f FILE)",
 		Short: "Show where the scheduler would place a pod now, and why",
@@ -75,21 +76,17 @@ a filter rules out a node.`,
 
   # All candidates, for a script
   kubectl plimsoll explain -f pod.yaml --top 0 -o json | jq -r '.candidates[].name'`,
-		ValidArgsFunction: o.completeTargets,
 		RunE:              o.run,
 	}
 	flags := command.Flags()
-	o.cluster.AddTo(command, flags)
-	o.output.AddTo(command, flags)
+	o.cluster.AddTo(flags)
+	o.output.AddTo(flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
 	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile to explain with; replaces the pod's spec.schedulerName")
 	flags.BoolVar(&o.last, "last", false,
 		"show what the scheduler saw when it placed the pod, if the plugin that records decisions was enabled")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
-	kubectl.CompleteFiles(command, "filename")
-	kubectl.CompleteFlag(command, "scheduler-name", o.cluster.Complete(o.cluster.Profiles))
-	kubectl.CompleteFlag(command, "node", o.cluster.CompleteNames("nodes"))
 	return command
 }
 
@@ -149,45 +146,8 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connect
 	return Run(cmd.Context(), connection, Request{
 		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
 		Namespace: *o.cluster.Kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName, Progress: bar.Set,
-		Found: kubectl.FoundBy(cmd, connection),
+		Origins: o.origins, Found: kubectl.FoundBy(cmd, connection),
 	})
-}
-
-// completeTargets completes the arguments: names of pods, types, and the names of a type.
-func (o *explainOptions) completeTargets(
-	command *cobra.Command, args []string, toComplete string,
-) ([]cobra.Completion, cobra.ShellCompDirective) {
-	kind, prefix, types := Kinds()[0], "", []string(nil) // pods
-	typed, _, found := strings.Cut(toComplete, "/")
-	switch {
-	case len(args) > 1:
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	case len(args) == 1:
-		typed = args[0]
-	case found:
-		prefix = typed + "/"
-	default:
-		typed = kind.Type()
-		for _, k := range Kinds() {
-			types = append(types, k.Type())
-		}
-	}
-	kind, err := KindOf(typed)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	connection, err := o.cluster.Connect(command)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names, err := kind.Names(command.Context(), connection.Client, connection.Namespace)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	for i := range names {
-		names[i] = prefix + names[i]
-	}
-	return append(names, types...), cobra.ShellCompDirectiveNoFileComp
 }
 
 // JSONKind implements output.Result.

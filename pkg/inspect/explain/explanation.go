@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -34,7 +34,7 @@ type Explanation struct {
 	// Placement is set for a pod that has a node.
 	Placement *Placement `json:"placement,omitempty"`
 	// Replaces is set for the replacement of a pod that the rebalancer moved.
-	Replaces *plan.Origin `json:"replaces,omitempty"`
+	Replaces *cluster.Origin `json:"replaces,omitempty"`
 	// Comparison is set where two nodes are compared.
 	Comparison *Comparison `json:"comparison,omitempty"`
 	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.

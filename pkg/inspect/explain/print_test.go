@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -174,7 +174,7 @@ func TestResult_Print_Sentences(t *testing.T) {
 		want   string
 	}{
 		{"a pod that replaces a moved one", func(r *explain.Explanation) {
-			r.Replaces = &plan.Origin{Pod: "web-0", From: "hot", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "cpu of hot goes down"}
+			r.Replaces = &cluster.Origin{Pod: "web-0", From: "hot", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "cpu of hot goes down"}
 		}, "It replaces web-0, moved from hot at 2026-01-02T03:04:05Z: cpu of hot goes down.\n"},
 		{"nodes of equal totals", func(r *explain.Explanation) {
 			r.Decision = explain.Decision{Nodes: []string{"a", "b"}, Total: 7, RunnerUp: "c", Lead: 1}

@@ -18,8 +18,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -40,6 +38,8 @@ type Request struct {
 	Top int
 	// Compare names two nodes to compare; or none.
 	Compare []string
+	// Origins reads which pods were moved.
+	Origins cluster.ReadOrigins
 	// Found is called with the configuration. It must not be nil.
 	Found func(*cluster.Configuration)
 	// Lend may be nil. Where it does not lend a simulation, a new one is made.
@@ -164,7 +164,7 @@ func (r *Request) explainLent(
 	return result, lent, err
 }
 
-func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *plan.Origin, notes []string) (Result, error) {
+func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *cluster.Origin, notes []string) (Result, error) {
 	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
 	if held := x.held(pod); held != nil {
 		o.Pod, o.InCluster = held, true
@@ -178,8 +178,8 @@ func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *plan.Origin, not
 }
 
 // origin returns where a pod was moved from; nil if it was not moved. The notes say why that is unknown.
-func (x *run) origin(ctx context.Context, pod *corev1.Pod) (origin *plan.Origin, notes []string) {
-	origins, err := kube.Origins(ctx, x.connection.Client)
+func (x *run) origin(ctx context.Context, pod *corev1.Pod) (origin *cluster.Origin, notes []string) {
+	origins, err := x.Origins.Of(ctx, x.connection.Client)
 	if err != nil {
 		notes = append(notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))
 	}

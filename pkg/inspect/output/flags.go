@@ -12,7 +12,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 )
 
 // Flags say how results are printed.
@@ -24,10 +23,9 @@ type Flags struct {
 }
 
 // AddTo adds the flag. more are formats that only this command has.
-func (f *Flags) AddTo(command *cobra.Command, flags *pflag.FlagSet, more ...string) {
+func (f *Flags) AddTo(flags *pflag.FlagSet, more ...string) {
 	f.formats = append([]string{Table, Wide, JSON, YAML}, more...)
 	flags.StringVarP(&f.Format, "output", "o", Table, f.allowed())
-	kubectl.CompleteValues(command, "output", append(slices.Clone(f.formats), "jsonpath=", "go-template=")...)
 }
 
 func (f *Flags) allowed() string {

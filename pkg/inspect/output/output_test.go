@@ -57,7 +57,7 @@ func TestFlags(t *testing.T) {
 	for args, want := range map[string]string{"": "a\n", "-o jsonpath={.names[0]}": "a"} {
 		var f output.Flags
 		command := &cobra.Command{}
-		f.AddTo(command, command.Flags())
+		f.AddTo(command.Flags())
 		check.OK(t, command.ParseFlags(strings.Fields(args)))
 		check.OK(t, f.Validate())
 		var b bytes.Buffer

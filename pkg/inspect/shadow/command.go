@@ -78,7 +78,6 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 	flags.StringVar(&o.listenAddress, "listen-address", ":"+port, "host:port to serve on; without a host, all addresses")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster; by default the pod's cluster")
 	logsapi.AddFlags(logging, flags)
-	kubectl.CompleteFiles(command, "config", "kubeconfig")
 	return command
 }
 

@@ -39,8 +39,8 @@ predicted: the node's measured load and the pod's expected usage.`,
 		RunE: o.run,
 	}
 	flags := command.Flags()
-	o.cluster.AddConnectionTo(command, flags)
-	o.output.AddTo(command, flags)
+	o.cluster.AddConnectionTo(flags)
+	o.output.AddTo(flags)
 	flags.DurationVar(&o.since, "since", MaxHours*time.Hour, fmt.Sprintf(
 		"whole hours to show, the present one included, from 1h to %dh", MaxHours))
 	flags.StringVar(&o.request.Service, "service", "", "NAMESPACE/NAME of the shadow's Service, if it is not found by its label")

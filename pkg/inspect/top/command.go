@@ -16,8 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
 // topOptions are the flags of top.
@@ -32,29 +30,27 @@ type topOptions struct {
 	watch    bool
 }
 
-// Command returns the command top.
-func Command() *cobra.Command {
-	o := &topOptions{cluster: kubectl.NewFlags()}
+// Command returns the command top. It says which pods were moved, by origins.
+func Command(origins cluster.ReadOrigins) *cobra.Command {
+	o := &topOptions{cluster: kubectl.NewFlags(), view: Options{Origins: origins}}
 	command := o.nodesCommand()
-	command.Use, command.Aliases, command.ValidArgsFunction = "top", nil, nil // only subcommands are completed
+	command.Use, command.Aliases = "top", nil
 	command.AddCommand(o.nodesCommand(), o.podsCommand())
 	flags := command.PersistentFlags()
-	o.cluster.AddTo(command, flags)
-	o.output.AddTo(command, flags, output.Names)
+	o.cluster.AddTo(flags)
+	o.output.AddTo(flags, output.Names)
 	flags.Lookup("output").Usage += "; name is for nodes alone"
-	AddViewTo(command, flags, o.cluster, &o.view)
+	AddViewTo(flags, &o.view)
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command
 }
 
 // AddViewTo adds the flags that choose a profile and a plugin.
-func AddViewTo(command *cobra.Command, flags *pflag.FlagSet, cluster *kubectl.Flags, view *Options) {
+func AddViewTo(flags *pflag.FlagSet, view *Options) {
 	flags.StringVar(&view.SchedulerName, "scheduler-name", "",
 		"schedulerName of the profile; by default the first with a plugin that reads load")
 	flags.StringVar(&view.Plugin, "plugin", "",
 		"plugin whose load to show; by default one that has a load line, or else one that reads load")
-	kubectl.CompleteFlag(command, "scheduler-name", cluster.Complete(cluster.Profiles))
-	kubectl.CompleteValues(command, "plugin", text.Each(plugins.All(), func(d descriptor.Descriptor) string { return d.Name })...)
 }
 
 func (o *topOptions) nodesCommand() *cobra.Command {
@@ -64,8 +60,6 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		Short:   "Show nodes against their load lines",
 		Long:    topNodesHelp,
 		Example: topNodesExamples,
-
-		ValidArgsFunction: o.cluster.CompleteNames("nodes"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.HasSubCommands() && len(args) > 0 {
 				return cluster.OptionErrorf("%q: write nodes or pods, as in %s nodes %s", args[0], cmd.CommandPath(), args[0])
@@ -84,7 +78,6 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	kubectl.CompleteValues(command, "sort", orderNames()...)
 	return command
 }
 

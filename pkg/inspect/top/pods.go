@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	quantities "github.com/plimsoll-scheduler/plimsoll/internal/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
 // Pods are the pods that the load of one node is expected from.
@@ -37,7 +37,7 @@ type Pod struct {
 	// Workload has the statistics of the pod's workload. It is nil where no plugin of the profile reads any, or none are known.
 	Workload *Workload `json:"workload,omitempty"`
 	// Replaces is set for the replacement of a pod that the rebalancer moved. Reader does not know it: Session sets it.
-	Replaces *plan.Origin `json:"replaces,omitempty"`
+	Replaces *cluster.Origin `json:"replaces,omitempty"`
 
 	uid types.UID
 }

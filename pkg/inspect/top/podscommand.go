@@ -15,8 +15,6 @@ func (o *topOptions) podsCommand() *cobra.Command {
 		Short:   "Show the expected usage of a node's pods",
 		Long:    topPodsHelp,
 		Example: topPodsExamples,
-
-		ValidArgsFunction: o.cluster.CompleteNames("nodes"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cluster.OptionErrorf("write the name of one node: %s NODE", cmd.CommandPath())

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 var lookedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -188,7 +188,7 @@ func TestNodes_NotesUnusedAnnotations(t *testing.T) {
 func TestPods_NotesMoved(t *testing.T) {
 	p := Pods{Node: &Row{CPU: resourceWith(50, 0, 50, 0), Memory: resourceWith(50, 0, 50, 0)}}
 	for i := range 7 {
-		p.Pods = append(p.Pods, Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), Replaces: &plan.Origin{
+		p.Pods = append(p.Pods, Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), Replaces: &cluster.Origin{
 			Pod: "web", From: "hot", At: time.Date(2026, 1, 2, 3, i, 0, 0, time.UTC), Why: "why",
 		}})
 	}

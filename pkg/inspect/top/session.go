@@ -21,8 +21,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -47,8 +45,9 @@ type Session struct {
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
 	client             kubernetes.Interface
-	// origins are those of moved pods, read at originsRead.
-	origins     map[types.UID]*plan.Origin
+	// origins are those of moved pods, read by readOrigins at originsRead.
+	readOrigins cluster.ReadOrigins
+	origins     map[types.UID]*cluster.Origin
 	originsRead time.Time
 	// trend has the load of the last hour, in the order of time.
 	trend []trendPoint
@@ -72,7 +71,7 @@ type simulation struct {
 func Open(
 	ctx context.Context, c *cluster.Connection, configuration cluster.ConfigurationOptions, source cluster.SourceOptions, o Options,
 ) (*Session, error) {
-	s := &Session{clock: clock.RealClock{}, client: c.Client}
+	s := &Session{clock: clock.RealClock{}, client: c.Client, readOrigins: o.Origins}
 	s.find = func() (*cluster.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
 	s.simulate = func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error) {
 		ctx, end := context.WithCancel(ctx)
@@ -260,21 +259,21 @@ func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
 		return nil, err
 	}
 	s.complete(&pods.View)
-	s.readOrigins(ctx)
+	s.refreshOrigins(ctx)
 	for i := range pods.Pods {
 		pods.Pods[i].Replaces = s.origins[pods.Pods[i].uid]
 	}
 	return pods, nil
 }
 
-// readOrigins reads now and then which pods were moved. It keeps the last answer if it fails, or takes long.
-func (s *Session) readOrigins(ctx context.Context) {
+// refreshOrigins reads now and then which pods were moved. It keeps the last answer if it fails, or takes long.
+func (s *Session) refreshOrigins(ctx context.Context) {
 	const interval, timeout = 30 * time.Second, 3 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if now := s.clock.Now(); now.Sub(s.originsRead) >= interval {
 		s.originsRead = now
-		if origins, err := kube.Origins(ctx, s.client); err == nil {
+		if origins, err := s.readOrigins.Of(ctx, s.client); err == nil {
 			s.origins = origins
 		}
 	}

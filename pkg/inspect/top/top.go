@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -31,6 +32,8 @@ type Options struct {
 	SchedulerName string
 	// Plugin is the name of a plugin of the profile. Empty is the first that reads load, by rank of its load line.
 	Plugin string
+	// Origins reads which pods were moved.
+	Origins cluster.ReadOrigins
 }
 
 // Reader looks at nodes as one plugin of one profile does. It uses the scheduler, and so must be used by one goroutine at a time.

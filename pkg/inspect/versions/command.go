@@ -21,7 +21,6 @@ func Command() *cobra.Command {
   # The command's version, without a cluster
   kubectl plimsoll version --client`,
 		Args:              kubectl.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := format.Validate(); err != nil {
 				return err
@@ -38,8 +37,8 @@ func Command() *cobra.Command {
 			return format.Print(cmd, report, report.Print)
 		},
 	}
-	access.AddTo(command, command.Flags())
-	format.AddTo(command, command.Flags())
+	access.AddTo(command.Flags())
+	format.AddTo(command.Flags())
 	command.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this command")
 	return command
 }

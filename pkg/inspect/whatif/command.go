@@ -44,8 +44,8 @@ func Command() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	o.cluster.AddTo(command, flags)
-	o.output.AddTo(command, flags, output.Names)
+	o.cluster.AddTo(flags)
+	o.output.AddTo(flags, output.Names)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.IntVar(&o.scenario.Fewer, "fewer", 0, "number of running pods of the workload to remove, in place of placing its pods")
@@ -62,11 +62,6 @@ func Command() *cobra.Command {
 		"label of nodes that names their pool; by default those of Karpenter and of the clouds")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the pods that are placed by then are shown; zero means no limit")
-	kubectl.CompleteFiles(command, "filename", "profile-from")
-	kubectl.CompleteFlag(command, "scheduler-name", o.cluster.Complete(o.cluster.Profiles))
-	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
-		kubectl.CompleteFlag(command, flag, o.cluster.CompleteNames(resource))
-	}
 	return command
 }
 

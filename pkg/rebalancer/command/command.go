@@ -42,17 +42,15 @@ the first look, so the field refreshes of the RebalancerConfiguration has no eff
 		},
 	}
 	flags := command.Flags()
-	access.AddTo(command, flags)
-	format.AddTo(command, flags)
-	AddFileTo(command, flags, &request.Rebalancer)
+	access.AddTo(flags)
+	format.AddTo(flags)
+	AddFileTo(flags, &request.Rebalancer)
 	return command
 }
 
 // AddFileTo adds the flag of the rebalancer's configuration.
-func AddFileTo(command *cobra.Command, flags *pflag.FlagSet, file *string) {
-	const name = "rebalancer-config"
-	flags.StringVar(file, name, "", "file with a RebalancerConfiguration (default: its default values)")
-	kubectl.CompleteFiles(command, name)
+func AddFileTo(flags *pflag.FlagSet, file *string) {
+	flags.StringVar(file, "rebalancer-config", "", "file with a RebalancerConfiguration (default: its default values)")
 }
 
 // JSONKind implements output.Result.

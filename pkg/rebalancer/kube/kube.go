@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
@@ -152,7 +153,7 @@ func FindState(ctx context.Context, client kubernetes.Interface) (*corev1.Config
 
 // Origins returns the origins of pods that the cluster's rebalancer moved, by the UID of their replacements. There are none without
 // permission to list ClusterRoleBindings and to get the ConfigMap.
-func Origins(ctx context.Context, client kubernetes.Interface) (map[types.UID]*plan.Origin, error) {
+func Origins(ctx context.Context, client kubernetes.Interface) (map[types.UID]*cluster.Origin, error) {
 	held, err := FindState(ctx, client)
 	if apierrors.IsForbidden(err) || err == nil && held == nil {
 		return nil, nil

@@ -2,34 +2,18 @@ package plan
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
-// Origin says which pod another one replaces, and why that one was moved.
-type Origin struct {
-	Pod  string `json:"pod"`
-	From string `json:"from"`
-	// At is when the pod was evicted.
-	At  time.Time `json:"at"`
-	Why string    `json:"why"`
-}
-
-// String returns a text such as "web-1, moved from worker-1 at 2026-01-02T03:04:05Z: ...".
-func (o *Origin) String() string {
-	return fmt.Sprintf("%s, moved from %s at %s: %s", text.Excerpt(o.Pod), text.Excerpt(o.From), o.At.UTC().Format(time.RFC3339),
-		text.Excerpt(o.Why))
-}
-
 // Origins returns the origins of replacements that are ready, by their UID.
-func (s *State) Origins() map[types.UID]*Origin {
-	origins := map[types.UID]*Origin{}
+func (s *State) Origins() map[types.UID]*cluster.Origin {
+	origins := map[types.UID]*cluster.Origin{}
 	for i := range s.Records {
 		if r := &s.Records[i]; r.ReplacementUID != "" {
-			origins[r.ReplacementUID] = &Origin{Pod: r.Pod, From: r.From, At: r.Began, Why: r.Why()}
+			origins[r.ReplacementUID] = &cluster.Origin{Pod: r.Pod, From: r.From, At: r.Began, Why: r.Why()}
 		}
 	}
 	return origins

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -21,7 +22,7 @@ func TestState_Origins(t *testing.T) {
 		{Moving: moving, Outcome: NotReady},
 	}}
 	const why = "cpu of n-1 goes from 83 % to 63 %, and its line is 80 %"
-	want := map[types.UID]*Origin{"u-2": {Pod: "web-1", From: "n-1", At: at, Why: why}}
+	want := map[types.UID]*cluster.Origin{"u-2": {Pod: "web-1", From: "n-1", At: at, Why: why}}
 	got := s.Origins()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
