@@ -239,20 +239,21 @@ func checkExplain(t *testing.T, c *fakeCluster, plugin string, figures []reading
 // LoadThreshold adds it.
 func checkWhatIf(t *testing.T, c *fakeCluster, plugin string, figures []reading.Figure) {
 	t.Helper()
-	plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Pending: true})
+	plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Pending: true, Drain: []string{"a"}})
 	must(t, err)
 	out, err := plan.Run(t.Context(), c.Scheduler, whatif.RunOptions{Profiles: []string{"byload"}})
 	must(t, err)
+	node := out.Nodes[slices.IndexFunc(out.Nodes, func(n whatif.ChangedNode) bool { return n.Name == "a" })]
 	if c.reader.NodeMetrics() != nil {
-		if out.LinePlugin != "" || out.Node("a").CPU.BeforePercent != nil {
-			t.Errorf("what-if: %+v, want no load", out.Node("a"))
+		if out.LinePlugin != "" || node.CPU.BeforePercent != nil {
+			t.Errorf("what-if: %+v, want no load", node)
 		}
 		return
 	}
 	if want := c.reader.Request().Fraction; out.LineQuantile != want || out.LinePlugin != plugin {
 		t.Errorf("what-if: quantile %v of %s, want %v of %s", out.LineQuantile, out.LinePlugin, want, plugin)
 	}
-	node, state := out.Node("a"), framework.NewCycleState()
+	state := framework.NewCycleState()
 	for i, got := range []whatif.Load{load.CPU: node.CPU, load.Memory: node.Memory} {
 		want := figures[i].Value
 		if plugin == "LoadThreshold" && c.reader.Request().UsesDeviation {

@@ -220,22 +220,19 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const load = (l) => [pair(l.beforePercent, l.afterPercent, l.linePercent, l.above), `${percent(l.beforePercent)} → ${percent(l.afterPercent)}${l.above ? " ▲" : ""}`];
     const failed = o.unschedulable ?? [];
     const lost = [...(report.lost ?? []), ...(o.lost ?? [])];
-    const undecided = o.undecided ?? 0;
-    const without = o.pods - o.placed - undecided;
+    const without = o.pods - o.placed;
     const overloaded = o.overloaded ?? [];
     const before = overloaded.filter((n) => n.before).length;
-    const pools = o.pools ?? [];
     const changes = (n) => [
       n.new && "new", n.drained && "drained", n.crossesLine ? "crosses the line" : (n.cpu.above || n.memory.above) && "above the line",
       ...[["CPU", n.cpu], ["memory", n.memory]].map(([name, l]) => l.byRequests && l.afterPercent != null && name + " by requests"),
     ];
     return [
       text("p", o.pods === 0 ? "✓ No pod needs another node." : without ? `✗ ${number(without, 0)} of ${plural(o.pods, "pod")} without a node.`
-        : undecided ? `${number(undecided, 0)} of ${plural(o.pods, "pod")} undecided.` : `✓ ${o.pods === 1 ? "The pod finds a node" : `All ${plural(o.pods, "pod")} find a node`}.`, "verdict"),
+        : `✓ ${o.pods === 1 ? "The pod finds a node" : `All ${plural(o.pods, "pod")} find a node`}.`, "verdict"),
       facts([...(report.changes ?? []), `${number(o.nodesAboveBefore, 0)} of ${plural(o.nodesInCluster, "node")} above the line before, ${number(o.nodesAboveAfter, 0)} after`,
         o.relaxed && plural(o.relaxed, "pod") + " placed because a limit was waived that left no node",
-        o.preempted?.length && plural(o.preempted.length, "pod") + " preempted",
-        report.stopped && "stopped (" + report.stopped + "): " + plural(undecided, "pod") + " undecided"]),
+        o.preempted?.length && plural(o.preempted.length, "pod") + " preempted"]),
       overloaded.length && text("p", `▲ ${plural(overloaded.length, "node")} above 100 % in the end${before ? `, ${number(before, 0)} before` : ""}: ` +
         list(overloaded.map((n) => `${n.name} (${n.resource} ${number(n.afterPercent, 0)} %)`)), "warning"),
       lost.length && text("p", `Nobody recreates ${plural(lost.length, "pod")}: ${list(lost)}`, "warning"),
@@ -246,11 +243,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       nodes.length && table("Changed nodes", [["Node", "text"], ["Placed"], ["Evicted", "drop1"], ["CPU", "bar"], ["CPU %"], ["Memory", "bar drop2"], ["Memory %", "drop2"], ["Change", "text drop1"]], nodes.map((n) => [
         nodeButton(n.name), number(n.placed, 0), number(n.evicted ?? 0, 0), ...load(n.cpu), ...load(n.memory),
         changes(n).filter(Boolean).join(", ") || "–",
-      ])),
-      pools.length && text("h3", "Node pools"),
-      pools.length && table("Node pools", [["Pool", "text"], ["Nodes"], ["Placed", "drop1"], ["Evicted", "drop1"], ["CPU %"], ["Memory %"], ["Above the line"]], pools.map((p) => [
-        p.name || "–", number(p.nodes, 0), number(p.placed, 0), number(p.evicted, 0),
-        ...[p.cpu, p.memory].map((l) => `${percent(l.beforePercent)} → ${percent(l.afterPercent)}`), `${p.nodesAboveBefore} → ${p.nodesAboveAfter}`,
       ])),
       ...[...(o.notes ?? []), ...(report.notes ?? [])].map((n) => text("p", n, "note")),
     ];

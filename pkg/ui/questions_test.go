@@ -94,15 +94,11 @@ func questions() Questions {
 				return whatif.Load{BeforePercent: &before, AfterPercent: &after, LinePercent: new(80.0), Above: after > 80}
 			}
 			if s.AddNodes > 0 {
-				return &whatif.Report{Stopped: whatif.TimedOut, Outcomes: []*whatif.Outcome{{Pods: 4, Placed: 3, Undecided: 1, Nodes: []whatif.ChangedNode{}}}}, nil
+				return &whatif.Report{Outcomes: []*whatif.Outcome{{Pods: 4, Placed: 4, Nodes: []whatif.ChangedNode{}}}}, nil
 			}
 			return &whatif.Report{Changes: []string{"drained " + strings.Join(s.Drain, ", ")}, Outcomes: []*whatif.Outcome{{
 				Pods: 4, Placed: 3, NodesInCluster: 100, NodesAboveBefore: 10, NodesAboveAfter: 11, Relaxed: 2, Preempted: []string{"shop/low-0"},
 				Overloaded: []whatif.Overload{{Name: "worker-0003", Resource: "cpu", AfterPercent: 104}, {Name: "worker-0004", Resource: "memory", AfterPercent: 101, Before: true}},
-				Pools: []*whatif.Pool{{
-					Name: "general", Nodes: 60, Placed: 3, Evicted: 4, NodesAboveBefore: 1, NodesAboveAfter: 2,
-					CPU: whatif.PoolLoad{BeforePercent: new(40.0), AfterPercent: new(50.0)},
-				}},
 				Nodes: []whatif.ChangedNode{
 					{Name: "worker-0003", Placed: 3, CPU: change(70, 85), Memory: change(30, 40), CrossesLine: true},
 					{Name: "worker-0000", Drained: true, Evicted: 4, CPU: change(85, 5), Memory: change(85, 10)},

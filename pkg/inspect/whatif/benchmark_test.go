@@ -1,7 +1,6 @@
 package whatif_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"syscall"
@@ -71,22 +70,6 @@ func largeCluster() ([]apiruntime.Object, map[string]float64) {
 	return objects, cpu
 }
 
-// BenchmarkColdExplain is explain's work once the objects are read: it fills a scheduler, and explains one pod on all nodes.
-func BenchmarkColdExplain(b *testing.B) {
-	objects, cpu := largeCluster()
-	ctx := klog.NewContext(b.Context(), logr.Discard())
-	p, _ := deployment(b, "plimsoll").Workloads[0].Pod(0)
-	used := processorTime(b)
-	for b.Loop() {
-		d, err := newScheduler(b, fmt.Sprintf(withLoad, defaultSpreading), cpu, objects).Explain(ctx, p)
-		must(b, err)
-		if len(d.Nodes) != largeNodes || d.Node == "" {
-			b.Fatalf("%d nodes explained and %q chosen", len(d.Nodes), d.Node)
-		}
-	}
-	b.ReportMetric((processorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
-}
-
 // BenchmarkWhatIf is the work of what-if once the objects are read and the scheduler is filled.
 func BenchmarkWhatIf(b *testing.B) {
 	const pods = 300
@@ -111,43 +94,6 @@ func BenchmarkWhatIf(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N*pods)/elapsed.Seconds(), "pods/s")
 			b.ReportMetric(float64(b.N*pods)/used.Seconds(), "pods/cpu-s")
-		})
-	}
-}
-
-// BenchmarkManyReplicas places the first of MaxPods replicas on 1,000 nodes, which have room for all. As in the command, a timeout
-// ends it. Later pods would be slower only where a plugin reads all pods.
-func BenchmarkManyReplicas(b *testing.B) {
-	const nodes, firstPods = 1000, 10_000
-	var objects []apiruntime.Object
-	cpu := map[string]float64{}
-	for i := range nodes {
-		name := fmt.Sprint("node-", i)
-		objects = append(objects, st.MakeNode().Name(name).
-			Label(corev1.LabelHostname, name).Label(corev1.LabelTopologyZone, fmt.Sprint("zone-", i%3)).
-			Capacity(map[corev1.ResourceName]string{"cpu": "128", "memory": "512Gi", "pods": "110"}).Obj())
-		cpu[name] = 0.1 + float64(i%50)/100
-	}
-	for _, variant := range []struct{ name, args string }{{"default", defaultSpreading}, {"none", noSpreading}} {
-		b.Run("spreading="+variant.name, func(b *testing.B) {
-			used := processorTime(b)
-			for b.Loop() {
-				ctx, cancel := context.WithCancel(klog.NewContext(b.Context(), logr.Discard()))
-				s := newScheduler(b, fmt.Sprintf(withLoad, variant.args), cpu, objects)
-				p := plan(b, objects, whatif.Scenario{Manifest: deployment(b, "plimsoll"), Replicas: ptr.To(whatif.MaxPods)})
-				placed := 0
-				o, err := p.Run(ctx, s, whatif.RunOptions{Profiles: []string{"plimsoll"}, Progress: func(float64) {
-					if placed++; placed == firstPods {
-						cancel()
-					}
-				}})
-				must(b, err)
-				if o.Placed != firstPods || o.Undecided != whatif.MaxPods-firstPods {
-					b.Fatalf("%d placed, %d undecided", o.Placed, o.Undecided)
-				}
-			}
-			b.ReportMetric(float64(b.N*firstPods)/b.Elapsed().Seconds(), "pods/s")
-			b.ReportMetric(float64(b.N*firstPods)/(processorTime(b)-used).Seconds(), "pods/cpu-s")
 		})
 	}
 }

@@ -18,16 +18,14 @@ import (
 
 // whatIfOptions are the flags of what-if.
 type whatIfOptions struct {
-	cluster     *kubectl.Flags
-	output      output.Flags
-	file        string
-	replicas    int
-	profileFrom string
+	cluster  *kubectl.Flags
+	output   output.Flags
+	file     string
+	replicas int
 	// schedulerName replaces that of the pods.
 	schedulerName string
 	timeout       time.Duration
 	top           int
-	poolLabel     string
 	scenario      Scenario
 }
 
@@ -56,19 +54,16 @@ func Command() *cobra.Command {
 	flags.BoolVar(&o.scenario.Pending, "pending", false,
 		"also place pending pods of the cluster; the default without --filename, --drain and --evict-all-in")
 	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile that places all pods; replaces their spec.schedulerName")
-	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
 	flags.IntVar(&o.top, "top", 20, "number of nodes to list; 0 lists all")
-	flags.StringVar(&o.poolLabel, "pool-label", "",
-		"label of nodes that names their pool; by default those of Karpenter and of the clouds")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
-		"time after which the pods that are placed by then are shown; zero means no limit")
+		"time after which the command gives up; zero means no limit")
 	return command
 }
 
 // validate checks the flags.
 func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 	s := &o.scenario
-	for _, name := range []string{"filename", "like", "scheduler-name", "profile-from", "pool-label"} {
+	for _, name := range []string{"filename", "like", "scheduler-name"} {
 		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
 			return fmt.Errorf("--%s: it is empty; write a value or leave it out", name)
 		}
@@ -138,30 +133,19 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := Run(ctx, connection, Request{
 		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
-		SchedulerName: o.schedulerName, ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
-		Found: kubectl.FoundBy(cmd, connection), Progress: bar.Set,
+		SchedulerName: o.schedulerName, Found: kubectl.FoundBy(cmd, connection), Progress: bar.Set,
 	})
 	bar.Clear()
 	if err != nil {
-		if StoppedBy(ctx) == TimedOut {
-			return fmt.Errorf("no pod was placed within --timeout %v; write a longer one, or 0 for no limit: %w", o.timeout, err)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("not done within --timeout %v; write fewer --replicas, a longer --timeout, or 0 for no limit: %w",
+				o.timeout, err)
 		}
 		return err
 	}
 	result.Top = o.top
 	if err := o.output.Print(cmd, result, result.Print); err != nil || !result.HasFindings() {
 		return err
-	}
-	undecided := text.Count(result.Undecided(), "pod") + " undecided"
-	if result.Undecided() == 0 {
-		undecided = "the configuration of --profile-from is not compared"
-	}
-	switch result.Stopped {
-	case Interrupted:
-		return fmt.Errorf("interrupted: %s; write fewer --replicas, or wait", undecided)
-	case TimedOut:
-		return fmt.Errorf("timeout after %v: %s; write fewer --replicas, a longer --timeout, or 0 for no limit",
-			o.timeout, undecided)
 	}
 	return output.ErrProblems
 }

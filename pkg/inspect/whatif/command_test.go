@@ -27,7 +27,7 @@ func TestWhatIf_UsageErrors(t *testing.T) {
 		{"a model of no nodes", []string{"--like", "n", "--pending"}, []string{"--add-nodes and --like"}},
 		{"no nodes", []string{"--add-nodes", "0", "--like", "n"}, []string{"--add-nodes: 0", "from 1"}},
 		{"a negative timeout", []string{"--pending", "--timeout", "-1s"}, []string{"--timeout: -1s", "0 for no limit"}},
-		{"an empty name", []string{"--pending", "--profile-from", ""}, []string{"--profile-from", "empty"}},
+		{"an empty name", []string{"--pending", "--scheduler-name", ""}, []string{"--scheduler-name", "empty"}},
 		{"a misspelled manifest", []string{"-f", file, "--server", "http://localhost:1"}, []string{"--filename", "pod.yaml", `unknown field "spec.continers"`}},
 		{"no such manifest", []string{"-f", "/nowhere", "--server", "http://localhost:1"}, []string{"--filename", "/nowhere"}},
 	} {

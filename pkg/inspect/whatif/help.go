@@ -25,12 +25,9 @@ The result is what the scheduler would do if all of this happened now, at once:
     by one profile: those of -f, evicted, waiting and preempted.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 
-After --timeout, and at ctrl-C, the command shows the pods that are placed by then. It counts the others as
-undecided. A second ctrl-C ends it at once.
-
 CPU-LINE and MEM-LINE are the load line or target of the profile that places the pods.
 
-Exit codes: 0 all pods fit, 1 some do not or are lost, 2 unknown, interrupted or timeout. Evicted pods without a
+Exit codes: 0 all pods fit, 1 some do not or are lost, 2 unknown. Evicted pods without a
 controller are lost.`
 
 const whatIfExamples = `  # Do 40 replicas fit, and where?
@@ -45,8 +42,8 @@ const whatIfExamples = `  # Do 40 replicas fit, and where?
   # How many of the waiting pods would two more nodes take?
   kubectl plimsoll what-if --add-nodes 2 --like worker-1
 
-  # The same pods by your present configuration and by a new one
-  kubectl plimsoll what-if -f deployment.yaml --replicas 40 --profile-from new.yaml
+  # The same pods by a new configuration
+  kubectl plimsoll what-if -f deployment.yaml --replicas 40 --config new.yaml
 
   # Where would the pods of a namespace go, if this profile placed them in place of their scheduler?
   kubectl plimsoll what-if --evict-all-in shop --scheduler-name plimsoll

@@ -23,8 +23,6 @@ type Outcome struct {
 	// Pods is the number of pods to place, preempted pods included.
 	Pods   int `json:"pods"`
 	Placed int `json:"placed"`
-	// Undecided is the number of pods that were not tried before the command was stopped.
-	Undecided int `json:"undecided,omitempty"`
 	// Relaxed is the number of pods that found a node only because a limit was waived.
 	Relaxed   int      `json:"relaxed"`
 	Preempted []string `json:"preempted,omitempty"`
@@ -36,8 +34,6 @@ type Outcome struct {
 	NodesAboveAfter  int `json:"nodesAboveAfter"`
 	// Overloaded are the nodes that end above 100 %, the highest first.
 	Overloaded []Overload `json:"overloaded"`
-	// Pools are the node pools, sorted by name; none if no node has a pool label.
-	Pools []*Pool `json:"pools"`
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.
@@ -48,16 +44,6 @@ type Outcome struct {
 
 	// before and after are the load and the line of all nodes, by name.
 	before, after map[string]explain.LoadLine
-}
-
-// Node returns the named node, whether or not it changes.
-func (o *Outcome) Node(name string) ChangedNode {
-	if i := slices.IndexFunc(o.Nodes, func(n ChangedNode) bool { return n.Name == name }); i >= 0 {
-		return o.Nodes[i]
-	}
-	n := ChangedNode{Name: name}
-	n.setLoads(o)
-	return n
 }
 
 // setLoads sets CPU and Memory, if a plugin reads load.
@@ -164,7 +150,6 @@ func (r *run) report(ctx context.Context) (err error) {
 	out.NodesInCluster = len(nodes)
 	r.plan.compare(out)
 	out.setOverloaded()
-	out.setPools(nodes, r.options.PoolLabel)
 	return nil
 }
 

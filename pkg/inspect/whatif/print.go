@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,46 +12,25 @@ import (
 
 // Print prints the result for people.
 func (r *Report) Print(p *terminal.Printer) {
-	for i := range r.Outcomes {
-		if text := overloads(r.Outcomes[i].Overloaded); text != "" {
-			p.Printf("%s\n", p.Painted(terminal.Red, r.letter(i)+text))
+	for _, o := range r.Outcomes {
+		if text := overloads(o.Overloaded); text != "" {
+			p.Printf("%s\n", p.Painted(terminal.Red, text))
+		}
+		p.Printf("%s\n\n", o.title())
+		for _, change := range r.Changes {
+			p.Printf("%s\n", change)
+		}
+		p.Printf("%s\n", o.summary())
+		r.printNodes(p, o.Nodes)
+		printUnschedulable(p, o.Unschedulable)
+		notes := slices.Concat(r.Notes, o.Notes)
+		if len(notes) > 0 {
+			p.Printf("\nNote:\n")
+		}
+		for _, note := range notes {
+			p.Printf("- %s\n", note)
 		}
 	}
-	for i := range r.Outcomes {
-		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].title())
-	}
-	p.Printf("\n")
-	for _, change := range r.Changes {
-		p.Printf("%s\n", change)
-	}
-	for i := range r.Outcomes {
-		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].summary(r.Stopped))
-	}
-	r.printPools(p)
-	r.printNodes(p)
-	for i := range r.Outcomes {
-		printUnschedulable(p, r.letter(i), r.Outcomes[i].Unschedulable)
-	}
-	notes := slices.Clone(r.Notes)
-	for i := range r.Outcomes {
-		for _, note := range r.Outcomes[i].Notes {
-			notes = append(notes, r.letter(i)+note)
-		}
-	}
-	if len(notes) > 0 {
-		p.Printf("\nNote:\n")
-	}
-	for _, note := range notes {
-		p.Printf("- %s\n", note)
-	}
-}
-
-// letter returns the prefix of one of two outcomes, "A: " or "B: ".
-func (r *Report) letter(i int) string {
-	if len(r.Outcomes) == 1 {
-		return ""
-	}
-	return string(rune('A'+i)) + ": "
 }
 
 func (o *Outcome) title() string {
@@ -66,11 +44,8 @@ func (o *Outcome) title() string {
 	return fmt.Sprintf("%s; load%s and line as %s sees them in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
 }
 
-func (o *Outcome) summary(stopped StopReason) string {
+func (o *Outcome) summary() string {
 	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
-	if o.Undecided > 0 {
-		line += fmt.Sprintf(", %d undecided: %s", o.Undecided, stopped)
-	}
 	if o.Relaxed > 0 {
 		line += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)
 	}
@@ -116,46 +91,8 @@ func overloads(list []Overload) string {
 	return line + ": " + text.FirstN(nodes)
 }
 
-// printPools prints a row for each pool of each outcome.
-func (r *Report) printPools(p *terminal.Printer) {
-	for i := range r.Outcomes {
-		pools := r.Outcomes[i].Pools
-		if len(pools) == 0 {
-			continue
-		}
-		columns := []terminal.Column[*Pool]{
-			{Header: "POOL", Text: func(pool *Pool) string { return cmp.Or(pool.Name, "-") }, Elastic: true},
-			{Header: "NODES", Text: func(pool *Pool) string { return strconv.Itoa(pool.Nodes) }},
-			{Header: "PODS", Text: func(pool *Pool) string { return podsOn(pool.Placed, pool.Evicted) }},
-		}
-		for _, resource := range []struct {
-			short string
-			load  func(*Pool) *PoolLoad
-		}{
-			{"CPU", func(pool *Pool) *PoolLoad { return &pool.CPU }},
-			{"MEM", func(pool *Pool) *PoolLoad { return &pool.Memory }},
-		} {
-			columns = append(columns,
-				terminal.Column[*Pool]{Header: resource.short + "-BEFORE", Short: resource.short, HideEmpty: true,
-					Text: func(pool *Pool) string { return percent(resource.load(pool).BeforePercent, "%.1f%%") }},
-				terminal.Column[*Pool]{Header: resource.short + "-AFTER", HideEmpty: true, Text: func(pool *Pool) string {
-					return percent(resource.load(pool).AfterPercent, "%.1f%%")
-				}})
-		}
-		columns = append(columns, terminal.Column[*Pool]{Header: "ABOVE-LINE", Text: func(pool *Pool) string {
-			return fmt.Sprintf("%d, %d before", pool.NodesAboveAfter, pool.NodesAboveBefore)
-		}})
-		p.Printf("\n")
-		if letter := r.letter(i); letter != "" {
-			p.Printf("%sPools:\n", letter)
-		}
-		terminal.NewTable(columns, pools, p.Style).Print(p, true)
-	}
-}
-
-// printNodes prints a row for each node that changes in an outcome, but at most Top rows.
-func (r *Report) printNodes(p *terminal.Printer) {
-	rows := r.rows()
+// printNodes prints a row for each node that changes, but at most Top rows.
+func (r *Report) printNodes(p *terminal.Printer, rows []ChangedNode) {
 	if len(rows) == 0 {
 		return
 	}
@@ -163,11 +100,13 @@ func (r *Report) printNodes(p *terminal.Printer) {
 	if r.Top > 0 && len(rows) > r.Top {
 		more, rows = len(rows)-r.Top, rows[:r.Top]
 	}
-	columns := []terminal.Column[nodeRow]{{Header: "NODE", Text: func(row nodeRow) string { return row[0].Name }, Elastic: true}}
-	columns = append(columns, r.eachOutcome("PODS", func(n *ChangedNode) string { return podsOn(n.Placed, n.Evicted) }, nil)...)
-	columns = append(columns, r.loadColumns("CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
-	columns = append(columns, r.loadColumns("MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
-	columns = append(columns, r.eachOutcome("STATE", stateOf, lineColor)...)
+	columns := []terminal.Column[ChangedNode]{
+		{Header: "NODE", Text: func(n ChangedNode) string { return n.Name }, Elastic: true},
+		{Header: "PODS", Text: podsOn},
+	}
+	columns = append(columns, loadColumns("CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
+	columns = append(columns, loadColumns("MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
+	columns = append(columns, terminal.Column[ChangedNode]{Header: "STATE", Text: stateOf, Color: lineColor})
 	p.Printf("\n")
 	terminal.NewTable(columns, rows, p.Style).Print(p, true)
 	if more > 0 {
@@ -175,69 +114,32 @@ func (r *Report) printNodes(p *terminal.Printer) {
 	}
 }
 
-// nodeRow is a node in each outcome.
-type nodeRow []ChangedNode
-
-func (r *Report) rows() (rows []nodeRow) {
-	listed := map[string]bool{}
-	for i := range r.Outcomes {
-		for _, n := range r.Outcomes[i].Nodes {
-			if listed[n.Name] {
-				continue
-			}
-			listed[n.Name] = true
-			var row nodeRow
-			for j := range r.Outcomes {
-				row = append(row, r.Outcomes[j].Node(n.Name))
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-// eachOutcome returns a column for each outcome.
-func (r *Report) eachOutcome(
-	header string, text func(*ChangedNode) string, color func(*ChangedNode) terminal.Color,
-) (columns []terminal.Column[nodeRow]) {
-	for i := range r.Outcomes {
-		c := terminal.Column[nodeRow]{Header: header, Text: func(row nodeRow) string { return text(&row[i]) }}
-		if len(r.Outcomes) > 1 {
-			c.Header += "-" + string(rune('A'+i))
-		}
-		if color != nil {
-			c.Color = func(row nodeRow) terminal.Color { return color(&row[i]) }
-		}
-		columns = append(columns, c)
-	}
-	return columns
-}
-
 // loadColumns returns the columns of one resource, whose headers begin with short. They are left out if no plugin reads it.
-func (r *Report) loadColumns(short string, load func(*ChangedNode) *Load) []terminal.Column[nodeRow] {
-	columns := []terminal.Column[nodeRow]{{Header: short + "-BEFORE", Short: short, Text: func(row nodeRow) string {
-		return percent(load(&row[0]).BeforePercent, "%.1f%%")
-	}}}
-	after := func(n *ChangedNode) string { return percent(load(n).AfterPercent, "%.1f%%") }
-	columns = append(columns, r.eachOutcome(short+"-AFTER", after, func(n *ChangedNode) terminal.Color {
-		if !load(n).Above {
+func loadColumns(short string, load func(*ChangedNode) *Load) []terminal.Column[ChangedNode] {
+	column := func(header, format string, of func(*Load) *float64) terminal.Column[ChangedNode] {
+		return terminal.Column[ChangedNode]{Header: short + header, HideEmpty: true, Text: func(n ChangedNode) string {
+			if percent := of(load(&n)); percent != nil {
+				return fmt.Sprintf(format, *percent)
+			}
+			return "-"
+		}}
+	}
+	before := column("-BEFORE", "%.1f%%", func(l *Load) *float64 { return l.BeforePercent })
+	before.Short = short
+	after := column("-AFTER", "%.1f%%", func(l *Load) *float64 { return l.AfterPercent })
+	after.Color = func(n ChangedNode) terminal.Color {
+		if !load(&n).Above {
 			return 0
 		}
 		return lineColor(n)
-	})...)
-	for i := range columns {
-		columns[i].HideEmpty = true
 	}
-	if len(r.Outcomes) > 1 {
-		return columns
-	}
-	return append(columns, terminal.Column[nodeRow]{Header: short + "-LINE", HideEmpty: true, Drop: 1, Text: func(row nodeRow) string {
-		return percent(load(&row[0]).LinePercent, "%.0f%%")
-	}})
+	line := column("-LINE", "%.0f%%", func(l *Load) *float64 { return l.LinePercent })
+	line.Drop = 1
+	return []terminal.Column[ChangedNode]{before, after, line}
 }
 
 // lineColor is red for a node that crosses its line, and yellow for a node that was above it before.
-func lineColor(n *ChangedNode) terminal.Color {
+func lineColor(n ChangedNode) terminal.Color {
 	switch {
 	case n.CrossesLine:
 		return terminal.Red
@@ -247,21 +149,14 @@ func lineColor(n *ChangedNode) terminal.Color {
 	return 0
 }
 
-func podsOn(placed, evicted int) string {
-	if evicted > 0 {
-		return fmt.Sprintf("+%d -%d", placed, evicted)
+func podsOn(n ChangedNode) string {
+	if n.Evicted > 0 {
+		return fmt.Sprintf("+%d -%d", n.Placed, n.Evicted)
 	}
-	return fmt.Sprintf("+%d", placed)
+	return fmt.Sprintf("+%d", n.Placed)
 }
 
-func percent(p *float64, format string) string {
-	if p == nil {
-		return "-"
-	}
-	return fmt.Sprintf(format, *p)
-}
-
-func stateOf(n *ChangedNode) string {
+func stateOf(n ChangedNode) string {
 	var words []string
 	switch {
 	case n.CrossesLine:
@@ -287,11 +182,11 @@ func stateOf(n *ChangedNode) string {
 	return strings.Join(words, ", ")
 }
 
-func printUnschedulable(p *terminal.Printer, letter string, groups []Group) {
+func printUnschedulable(p *terminal.Printer, groups []Group) {
 	if len(groups) == 0 {
 		return
 	}
-	p.Printf("\n%sWithout a node:\n", letter)
+	p.Printf("\nWithout a node:\n")
 	var rows [][]string
 	for _, g := range groups {
 		rows = append(rows, []string{strconv.Itoa(g.Pods), g.Of, g.Reason})

@@ -69,7 +69,7 @@ func TestReport_HasFindings(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if text := lost.summary(""); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
+	if text := lost.summary(); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
 		t.Errorf("summary %q does not count the lost pod", text)
 	}
 }
@@ -96,24 +96,6 @@ func TestReport_Print_Quantile(t *testing.T) {
 	for _, want := range []string{"file x; load (quantile 0.95) and line as LoadThreshold sees them", "\nNote:\n- not corrected\n"} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("want %q in\n%s", want, p.String())
-		}
-	}
-}
-
-func TestReport_Print_SideBySide(t *testing.T) {
-	other := testOutcome("file y")
-	other.Nodes, other.Unschedulable = other.Nodes[:1], nil
-	other.Nodes[0].Placed = 5
-	r := &Report{Outcomes: []*Outcome{testOutcome("file x"), other}}
-	p := &terminal.Printer{}
-	r.Print(p)
-	for _, want := range []string{
-		"A: file x; load", "B: file y; load", "A: 3 of 5 pods placed", "\nA: Without a node:\n",
-		"\nNODE  PODS-A  PODS-B  CPU-BEFORE  CPU-AFTER-A  CPU-AFTER-B  STATE-A           STATE-B\n",
-		"\na     +3      +5      50.0%       85.0%        85.0%        crosses its line  crosses its line\n",
-	} {
-		if !strings.Contains(p.String(), want) {
-			t.Errorf("the table is\n%s\nwithout %q", p.String(), want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package whatif
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -29,10 +28,6 @@ type Request struct {
 	Stdin io.Reader
 	// SchedulerName, if not empty, is the profile that places all pods, instead of the one in their spec.
 	SchedulerName string
-	// ProfileFrom is the file of a second configuration, to compare with; empty if none.
-	ProfileFrom string
-	// PoolLabel is as in RunOptions.
-	PoolLabel string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*cluster.Configuration)
 	// Progress is called with the fraction that is done. It may be nil.
@@ -44,48 +39,17 @@ type Report struct {
 	Changes []string `json:"changes"`
 	// Lost are the evicted pods that nobody recreates.
 	Lost []string `json:"lost,omitempty"`
-	// Outcomes has the outcome of the configuration, then that of ProfileFrom.
+	// Outcomes has one outcome.
 	Outcomes []*Outcome `json:"outcomes"`
-	// Stopped says why pods are undecided, or ProfileFrom is not compared; empty if the report is complete.
-	Stopped StopReason `json:"stopped,omitempty"`
-	Notes   []string   `json:"notes,omitempty"`
+	Notes    []string   `json:"notes,omitempty"`
 	// Top is the number of nodes that are printed; 0 prints all.
 	Top int `json:"-"`
 }
 
-// HasFindings reports whether pods do not fit or are lost, or whether the report is incomplete.
+// HasFindings reports whether pods do not fit or are lost.
 func (r *Report) HasFindings() bool {
-	return len(r.Lost) > 0 || r.Stopped != "" ||
+	return len(r.Lost) > 0 ||
 		slices.ContainsFunc(r.Outcomes, func(o *Outcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
-}
-
-// Undecided returns the number of pods that were not tried before ctx ended.
-func (r *Report) Undecided() int {
-	undecided := 0
-	for _, o := range r.Outcomes {
-		undecided += o.Undecided
-	}
-	return undecided
-}
-
-// StopReason says why a report is incomplete.
-type StopReason string
-
-// The user interrupts; the deadline of the context is a timeout.
-const (
-	Interrupted StopReason = "interrupted"
-	TimedOut    StopReason = "timeout"
-)
-
-// StoppedBy returns why the context ended; empty if it has not.
-func StoppedBy(ctx context.Context) StopReason {
-	switch cause := context.Cause(ctx); {
-	case cause == nil:
-		return ""
-	case errors.Is(cause, context.DeadlineExceeded):
-		return TimedOut
-	}
-	return Interrupted
 }
 
 func (r *Report) note(format string, args ...any) {
@@ -101,7 +65,7 @@ type experiment struct {
 	plan    *Plan
 }
 
-// Run places the pods of the scenario. If ctx ends meanwhile, the report has the pods that were placed until then.
+// Run places the pods of the scenario.
 func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
 	e := &experiment{Request: &r, Report: &Report{}, conn: c}
 	if err := e.readFile(ctx); err != nil {
@@ -115,12 +79,6 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if err := checkProfile(first.ProfileNames(), r.SchedulerName); err != nil {
 		return nil, err
 	}
-	var second *cluster.Configuration
-	if r.ProfileFrom != "" {
-		if second, err = c.ValidConfiguration(ctx, cluster.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
-			return nil, cluster.OptionErrorf("--profile-from: %w", err)
-		}
-	}
 	if err := e.makePlan(ctx); err != nil {
 		return nil, err
 	}
@@ -128,32 +86,11 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.place(ctx, extended, e.SchedulerName); err != nil {
+	if err := e.place(ctx, extended); err != nil {
 		return nil, err
-	}
-	if second != nil {
-		if err := e.compare(ctx, second); err != nil {
-			return nil, err
-		}
 	}
 	e.Notes = append(e.Notes, e.plan.Notes...)
 	return e.Report, nil
-}
-
-// compare places the pods by the second configuration too. If ctx ends before the first pod, the report has no second outcome.
-func (e *experiment) compare(ctx context.Context, second *cluster.Configuration) error {
-	profile, err := secondProfile(second.ProfileNames(), e.schedulerNames())
-	if err != nil {
-		return cluster.OptionErrorf("--profile-from: %w", err)
-	}
-	if err = e.place(ctx, second, profile); err == nil {
-		return nil
-	}
-	if e.Stopped = StoppedBy(ctx); e.Stopped != "" {
-		e.note("The configuration of --profile-from is not compared: %s", e.Stopped)
-		return nil
-	}
-	return err
 }
 
 // readFile reads the file, and the objects that admission of its pods needs.
@@ -190,15 +127,15 @@ func (e *experiment) makePlan(ctx context.Context) error {
 	return nil
 }
 
-// place runs the plan, and adds the outcome to the report. A profile that is not empty places all pods.
-func (e *experiment) place(ctx context.Context, configuration *cluster.Configuration, profile string) error {
+// place runs the plan, and adds the outcome to the report.
+func (e *experiment) place(ctx context.Context, configuration *cluster.Configuration) error {
 	clock := &Clock{}
 	cluster, err := e.conn.Open(ctx,
 		cluster.Options{Configuration: configuration.Decoded, Objects: e.objects, Source: e.Source, Clock: clock})
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
-	usages := e.usages(ctx, cluster, slices.Concat([]string{profile}, e.schedulerNames(), configuration.ProfileNames()))
+	usages := e.usages(ctx, cluster, slices.Concat(e.schedulerNames(), configuration.ProfileNames()))
 	clock.Stop()
 	for _, s := range cluster.Sources() {
 		if s.Err != nil {
@@ -206,13 +143,10 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 		}
 	}
 	out, err := e.plan.Run(ctx, cluster.Scheduler, RunOptions{
-		SchedulerName: profile, Profiles: configuration.ProfileNames(), PoolLabel: e.PoolLabel, Usages: usages, Progress: e.Progress,
+		SchedulerName: e.SchedulerName, Profiles: configuration.ProfileNames(), Usages: usages, Progress: e.Progress,
 	})
 	if err != nil {
 		return err
-	}
-	if out.Undecided > 0 {
-		e.Stopped = StoppedBy(ctx)
 	}
 	out.Configuration = configuration.Origin
 	e.Outcomes = append(e.Outcomes, out)
@@ -274,18 +208,4 @@ func (e *experiment) withStockProfiles(configuration *cluster.Configuration) (*c
 			"Choose a profile with --scheduler-name (%s)", name, strings.Join(known, ", "))
 	}
 	return &extended, nil
-}
-
-// secondProfile returns the only profile, or else the first that the pods name.
-func secondProfile(profiles, schedulers []string) (string, error) {
-	if len(profiles) == 1 {
-		return profiles[0], nil
-	}
-	for _, name := range schedulers {
-		if slices.Contains(profiles, name) {
-			return name, nil
-		}
-	}
-	return "", fmt.Errorf("none of its profiles (%s) has the schedulerName of the pods (%s): leave one profile in it",
-		strings.Join(profiles, ", "), strings.Join(schedulers, ", "))
 }

@@ -23,16 +23,13 @@ type RunOptions struct {
 	SchedulerName string
 	// Profiles are the names of all profiles, in the order of the configuration.
 	Profiles []string
-	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
-	PoolLabel string
 	// Usages are the measured usages of pods; nil if unknown.
 	Usages sim.MeasuredUsage
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
 
-// Run applies the plan to s, which has the objects of NewPlan, and places the pods. If ctx ends after the first pod, the others
-// are Undecided.
+// Run applies the plan to s, which has the objects of NewPlan, and places the pods.
 func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcome, error) {
 	r, err := p.prepare(ctx, s, o)
 	if err != nil {
@@ -41,7 +38,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	if err := r.decideAll(ctx, slices.Clone(p.queue)); err != nil {
 		return nil, err
 	}
-	return r.Outcome, r.report(context.WithoutCancel(ctx))
+	return r.Outcome, r.report(ctx)
 }
 
 // prepare records the load before the changes, and applies them.
@@ -112,14 +109,10 @@ type failure struct {
 	changes int
 }
 
-// decideAll places the pods of the queue, one after the other, until ctx ends.
+// decideAll places the pods of the queue, one after the other.
 func (r *run) decideAll(ctx context.Context, queue []queued) error {
 	for done := 0; done < len(queue); done++ {
 		victims, err := r.placeOne(ctx, queue[done])
-		if ctx.Err() != nil && err != nil && done > 0 {
-			r.Undecided = len(queue) - done
-			break
-		}
 		if err != nil {
 			return err
 		}
@@ -163,7 +156,7 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 		r.fail(q, reasonOf(d))
 		return victims, nil
 	}
-	return victims, r.bind(context.WithoutCancel(ctx), q, d) // a binding that is cut short would leave its pod in the nodes' load
+	return victims, r.bind(ctx, q, d)
 }
 
 // withSchedulerName returns the pod with the schedulerName of the options, if they have one.

@@ -332,7 +332,7 @@ func (p *planner) addPending() {
 func (p *planner) addManifest(s *Scenario) error {
 	workloads := s.Manifest.Workloads
 	if len(workloads) == 0 {
-		return fmt.Errorf("%s has a pod for each node, which its controller places: use explain -f",
+		return fmt.Errorf("%s has a pod for each node, which its controller places",
 			manifest.Of(s.Manifest.DaemonSets[0]))
 	}
 	if (s.Replicas != nil || s.Fewer > 0) && len(workloads) > 1 {
