@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
@@ -485,10 +484,6 @@ func TestExplain_Kinds(t *testing.T) {
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 	}}, metav1.CreateOptions{})
 	must(t, err)
-	agent, err := apps.DaemonSets(meta.Namespace).Create(ctx, &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
-	}}, metav1.CreateOptions{})
-	must(t, err)
 	_, err = apps.ReplicaSets(meta.Namespace).Create(ctx, &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 	}}, metav1.CreateOptions{})
@@ -508,7 +503,6 @@ func TestExplain_Kinds(t *testing.T) {
 	t.Cleanup(func() {
 		cleanup, background := context.WithoutCancel(t.Context()), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 		_ = apps.Deployments(meta.Namespace).Delete(cleanup, meta.Name, background)
-		_ = apps.DaemonSets(meta.Namespace).Delete(cleanup, meta.Name, background)
 		_ = apps.ReplicaSets(meta.Namespace).Delete(cleanup, meta.Name, background)
 		_ = apps.StatefulSets(meta.Namespace).Delete(cleanup, meta.Name, background)
 		_ = batch.Jobs(meta.Namespace).Delete(cleanup, meta.Name, background)
@@ -528,24 +522,6 @@ func TestExplain_Kinds(t *testing.T) {
 
 	must(t, shared.CreatePods(ctx, cluster.Pod{Name: "on-a", Scheduler: "plimsoll", Node: "a"},
 		cluster.Pod{Name: "on-b", Scheduler: "plimsoll", Node: "b"}, cluster.Pod{Name: "other", Scheduler: "volcano", Node: "c"}))
-	owner := metav1.NewControllerRef(agent, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []*metav1.OwnerReference{owner}}})
-	must(t, err)
-	_, err = shared.Client.CoreV1().Pods(meta.Namespace).Patch(ctx, "on-a", types.MergePatchType, patch, metav1.PatchOptions{})
-	must(t, err)
-	// The profile's threshold leaves DaemonSets out: b takes its pod too. The node selector leaves out d.
-	agent.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}
-	file, err := json.Marshal(agent)
-	must(t, err)
-	want := []explain.DaemonSetNode{{Name: "a", Pod: "on-a"}, {Name: "b"}, {Name: "c"}}
-	for _, target := range []string{"ds/web", "-f=-"} {
-		r := shared.plimsollReading(t, string(file), "explain", target, "-o", "json").wants(t, 0)
-		var d explain.DaemonSetExplanation
-		must(t, json.Unmarshal([]byte(r.stdout), &d))
-		if diff := cmp.Diff(want, d.Admitting); diff != "" || !slices.Equal(d.NotSelected, []string{"d"}) || len(d.RuledOut) > 0 {
-			t.Errorf("%s: not selected %v, ruled out %v; admitting (-want +got):\n%s", target, d.NotSelected, d.RuledOut, diff)
-		}
-	}
 
 	r := shared.plimsoll(t, "explain", "ns/default").wants(t, 0)
 	t.Logf("%s", r.stdout)

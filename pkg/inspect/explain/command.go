@@ -40,19 +40,17 @@ its configuration and the cluster's present objects and load. Nothing is written
 A placed pod is explained as if it had no node yet. Its node counts neither its requests nor its usage. The usage
 is measured by Prometheus or metrics-server, else estimated. Quantiles (statistic P95 or Max) still include it.
 
-TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob, daemonset or namespace, or
-kubectl's short name. Of a workload, the next pod is explained. Of a DaemonSet, each node is tried, without a rank.
-Of a namespace, each pod has a line; --top limits them, to 100 by default.
+TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob or namespace, or kubectl's
+short name. Of a workload, the next pod is explained. Of a namespace, each pod has a line; --top limits them, to 100 by default.
 
-A file holds one Pod, or one workload whose next pod is explained, or one DaemonSet. The pod gets the API server's
+A file holds one Pod, or one workload whose next pod is explained. The pod gets the API server's
 defaults, priority, LimitRange defaults and overhead. For other admission plugins and webhooks, let the API server
 admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
-Exit codes: 0 some node takes each pod, 1 none does without preemption, 2 unknown. For a DaemonSet, 1 means that
-a filter rules out a node.`,
+Exit codes: 0 some node takes each pod, 1 none does without preemption, 2 unknown.`,
 		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
 
@@ -76,7 +74,7 @@ a filter rules out a node.`,
 
   # All candidates, for a script
   kubectl plimsoll explain -f pod.yaml --top 0 -o json | jq -r '.candidates[].name'`,
-		RunE:              o.run,
+		RunE: o.run,
 	}
 	flags := command.Flags()
 	o.cluster.AddTo(flags)
@@ -152,9 +150,6 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connect
 
 // JSONKind implements output.Result.
 func (*Explanation) JSONKind() string { return "Explanation" }
-
-// JSONKind implements output.Result.
-func (*DaemonSetExplanation) JSONKind() string { return "DaemonSetExplanation" }
 
 // JSONKind implements output.Result.
 func (*NamespaceExplanation) JSONKind() string { return "NamespaceExplanation" }

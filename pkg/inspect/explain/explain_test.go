@@ -120,7 +120,7 @@ func TestExplain_WorkedExample(t *testing.T) {
 	}
 }
 
-// Notes name the objects of a file that are not placed.
+// Notes name the objects of a file that are not placed. A DaemonSet's controller places its pods.
 func TestRun_IgnoredObjects(t *testing.T) {
 	const manifest = `
 apiVersion: v1
@@ -145,17 +145,21 @@ spec:
 		return []runtime.Object{}
 	}
 	connection := (&cluster.Connection{Client: fake.NewClientset(), KubeConfig: &rest.Config{}, Namespace: "ns"}).Holding(held)
-	for _, kind := range []string{"DaemonSet", "Deployment"} {
-		r, err := explain.Run(t.Context(), connection, explain.Request{
+	run := func(kind string) (explain.Result, error) {
+		return explain.Run(t.Context(), connection, explain.Request{
 			Configuration: cluster.ConfigurationOptions{File: configuration}, File: "-", Stdin: strings.NewReader(fmt.Sprintf(manifest, kind)),
 			Found: func(*cluster.Configuration) {},
 		})
-		must(t, err)
-		content, err := json.Marshal(r)
-		must(t, err)
-		if !strings.Contains(string(content), `"Ignored objects of the file: ConfigMap ns/settings"`) || !r.Fits() {
-			t.Errorf("%s: %s, want a note on the ConfigMap", kind, content)
-		}
+	}
+	r, err := run("Deployment")
+	must(t, err)
+	content, err := json.Marshal(r)
+	must(t, err)
+	if !strings.Contains(string(content), `"Ignored objects of the file: ConfigMap ns/settings"`) || !r.Fits() {
+		t.Errorf("%s, want a note on the ConfigMap", content)
+	}
+	if _, err := run("DaemonSet"); err == nil || !strings.Contains(err.Error(), "DaemonSet ns/web has a pod for each node") {
+		t.Errorf("%v, want an error on the DaemonSet", err)
 	}
 }
 

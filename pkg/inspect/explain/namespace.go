@@ -186,4 +186,4 @@ func (d *PodDecision) row() []string {
 	return row
 }
 
-var _, _, _, _ Result = &Explanation{}, &DaemonSetExplanation{}, &NamespaceExplanation{}, &LastDecision{}
+var _, _, _ Result = &Explanation{}, &NamespaceExplanation{}, &LastDecision{}

@@ -231,27 +231,3 @@ func TestResult_Print_FitsTerminal(t *testing.T) {
 		}
 	}
 }
-
-func TestDaemonSet_Print(t *testing.T) {
-	p := &terminal.Printer{}
-	(&explain.DaemonSetExplanation{
-		Configuration: "file f", Namespace: "ns", Name: "agent", Profile: "plimsoll", Nodes: 5,
-		Admitting: []explain.DaemonSetNode{{Name: "a", Pod: "agent-1"}, {Name: "b"}}, NotSelected: []string{"c"},
-		RuledOut: []explain.RuledOut{{
-			Plugin: "TaintToleration", Reason: "node(s) had untolerated taint(s)", Count: 2, Nodes: []explain.RuledOutNode{{Name: "d"}, {Name: "e"}},
-		}},
-	}).Print(p)
-	want := `DaemonSet ns/agent, profile plimsoll
-Configuration: file f
-
-2 of 5 nodes take its pod; they are not ranked, for the controller chooses the node of each pod.
-Without a pod yet: b
-Not selected by its node selector or affinity: c
-
-Filters rule out 2 nodes:
-NODES  PLUGIN           REASON
-2      TaintToleration  node(s) had untolerated taint(s)
-                        d, e
-`
-	same(t, "text", want, p.String())
-}

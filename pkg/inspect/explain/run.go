@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -48,7 +47,7 @@ type Request struct {
 	Progress func(done float64)
 }
 
-// Result is an *Explanation, a *DaemonSetExplanation or a *NamespaceExplanation.
+// Result is an *Explanation, a *NamespaceExplanation or a *LastDecision.
 type Result interface {
 	output.Result
 	// Print prints the result for people.
@@ -105,12 +104,9 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	switch o := object.(type) {
-	case *corev1.Pod:
-		origin, notes := x.origin(ctx, o)
-		return x.pod(ctx, o, origin, notes)
-	case *appsv1.DaemonSet:
-		return x.daemonSet(ctx, o, manifest.Manifest{})
+	if pod, ok := object.(*corev1.Pod); ok {
+		origin, notes := x.origin(ctx, pod)
+		return x.pod(ctx, pod, origin, notes)
 	}
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
 }
@@ -205,9 +201,6 @@ func (x *run) held(pod *corev1.Pod) *corev1.Pod {
 
 // next explains the next pod of the manifest's workload.
 func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
-	if len(m.Workloads) == 0 {
-		return x.daemonSet(ctx, m.DaemonSets[0], *m)
-	}
 	pod, notes, err := createPod(ctx, x.connection, x.objects, m)
 	if err != nil {
 		return nil, err
@@ -290,12 +283,12 @@ func (r *Request) readFile(ctx context.Context, c *cluster.Connection) (*manifes
 		return nil, cluster.OptionErrorf("--filename: %w", err)
 	}
 	workloads := m.Workloads
-	if len(workloads) == 0 {
-		for _, d := range m.DaemonSets {
-			workloads = append(workloads, manifest.Of(d))
-		}
-	}
-	if len(workloads) > 1 {
+	switch len(workloads) {
+	case 0:
+		return nil, cluster.OptionErrorf("--filename: %s has a pod for each node, which its controller places; explain one of its pods",
+			manifest.Of(m.DaemonSets[0]))
+	case 1:
+	default:
 		return nil, cluster.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File,
 			text.FirstN(text.Each(workloads, (*manifest.Workload).String)))
 	}

@@ -40,7 +40,6 @@ func Kinds() []Kind {
 		{"ReplicaSet", "replicasets", "rs", appsv1.GroupName},
 		{"ReplicationController", "replicationcontrollers", "rc", ""},
 		{"StatefulSet", "statefulsets", "sts", appsv1.GroupName},
-		{"DaemonSet", "daemonsets", "ds", appsv1.GroupName},
 		{"Job", "jobs", "", "batch"},
 		{"CronJob", "cronjobs", "cj", "batch"},
 		{"Namespace", "namespaces", "ns", ""},
@@ -76,8 +75,8 @@ func (k *Kind) client(c kubernetes.Interface) rest.Interface {
 	return c.CoreV1().RESTClient()
 }
 
-// Names lists the names of the kind's objects in the namespace, from the API server's cache.
-func (k *Kind) Names(ctx context.Context, c kubernetes.Interface, namespace string) ([]string, error) {
+// names lists the names of the kind's objects in the namespace, from the API server's cache.
+func (k *Kind) names(ctx context.Context, c kubernetes.Interface, namespace string) ([]string, error) {
 	list, err := k.client(c).Get().NamespaceIfScoped(namespace, k.Kind != "Namespace").Resource(k.Resource).
 		Param("resourceVersion", "0").Do(ctx).Get()
 	if err != nil {
@@ -100,7 +99,7 @@ func (k *Kind) get(ctx context.Context, c *cluster.Connection, name string) (run
 	object, err := k.client(c.Client).Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.Resource).Name(name).Do(ctx).Get()
 	switch {
 	case apierrors.IsNotFound(err):
-		names, listErr := k.Names(ctx, c.Client, namespace)
+		names, listErr := k.names(ctx, c.Client, namespace)
 		if listErr != nil {
 			names = nil // the advice lacks the names
 		}
