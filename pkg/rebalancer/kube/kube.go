@@ -165,7 +165,13 @@ func Origins(ctx context.Context, client kubernetes.Interface) (map[types.UID]*c
 	if err != nil {
 		return nil, err
 	}
-	return state.Origins(), nil
+	origins := map[types.UID]*cluster.Origin{}
+	for i := range state.Records {
+		if r := &state.Records[i]; r.ReplacementUID != "" {
+			origins[r.ReplacementUID] = &cluster.Origin{Pod: r.Pod, From: r.From, At: r.Began, Why: r.Why()}
+		}
+	}
+	return origins, nil
 }
 
 // Save implements plan.Store. The API server refuses it if the ConfigMap has changed since Load, its annotations included.
