@@ -67,8 +67,8 @@ var update = flag.Bool("update", false, "write the fields into docs/json.md")
 func results() []output.Result {
 	return []output.Result{
 		&doctor.Report{},
-		&top.Nodes{}, &top.Pods{Node: &top.Row{}}, &top.Trend{}, &top.NodeEvents{},
-		&explain.Explanation{}, &explain.DaemonSetExplanation{}, &explain.NamespaceExplanation{}, &explain.LastDecision{Record: &pluginexplain.Record{}},
+		&top.Nodes{}, &top.Pods{Node: &top.Row{}},
+		&explain.Explanation{}, &explain.NamespaceExplanation{}, &explain.LastDecision{Record: &pluginexplain.Record{}},
 		&whatif.Report{},
 		&shadow.Report{},
 		&command.Report{},

@@ -89,7 +89,11 @@ type Batch struct {
 }
 
 // Contested is a node that two sets of scrape targets measure differently. The sets are PromQL selectors.
-type Contested struct{ Node, High, Low string }
+type Contested struct {
+	Node string `json:"-"`
+	High string `json:"high"`
+	Low  string `json:"low"`
+}
 
 // PodSource measures the usage of pods. An implementation need not be safe for concurrent use.
 type PodSource interface {

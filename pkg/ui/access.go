@@ -4,18 +4,15 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
+
+// loopback is the address of the page. HTTP is not encrypted: ssh -L forwards it to another machine.
+const loopback = "127.0.0.1"
 
 // access decides which requests are answered.
 type access struct {
@@ -25,15 +22,12 @@ type access struct {
 	hosts []string
 }
 
-// newAccess allows browsers to reach the listener's address. An empty token is replaced by a random one.
-func newAccess(address net.Addr, token string) *access {
-	ip, port, _ := net.SplitHostPort(address.String()) // a TCP listener has both
-	a := &access{token: token, session: rand.Text(), cookie: "plimsoll-" + port, hosts: []string{net.JoinHostPort(ip, port)}}
-	if a.token == "" {
-		a.token = rand.Text()
-	}
-	if net.ParseIP(ip).IsLoopback() {
-		a.hosts = append(a.hosts, net.JoinHostPort("localhost", port))
+// newAccess allows browsers to reach the listener's address, which is that of this machine alone.
+func newAccess(address net.Addr) *access {
+	_, port, _ := net.SplitHostPort(address.String()) // a TCP listener has one
+	a := &access{
+		token: rand.Text(), session: rand.Text(), cookie: "plimsoll-" + port,
+		hosts: []string{net.JoinHostPort(loopback, port), net.JoinHostPort("localhost", port)},
 	}
 	if port == "80" { // browsers leave it out
 		for _, host := range a.hosts {
@@ -101,44 +95,3 @@ func (a *access) loggedIn(next http.HandlerFunc) http.HandlerFunc {
 
 // equal takes the same time for all texts of a length.
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
-
-// minTokenBytes makes tokens hard to guess.
-const minTokenBytes = 32
-
-// CheckAddress fails if --address is wrong, or needs --token-file, which may be empty.
-func CheckAddress(address, tokenFile string) error {
-	ip := net.ParseIP(address)
-	switch {
-	case ip == nil || ip.IsUnspecified():
-		return fmt.Errorf("--address: %q; write the IP address at which browsers reach this machine", address)
-	case tokenFile == "" && !ip.IsLoopback():
-		return fmt.Errorf("--address: %s is no loopback address; write --token-file too", address)
-	}
-	return nil
-}
-
-// ReadToken returns the token of --token-file. It is empty without a file.
-func ReadToken(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	content, err := boundedfile.ReadToken(file)
-	if err != nil {
-		return "", fmt.Errorf("--token-file: %w", err)
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", fmt.Errorf("--token-file: %w", err)
-	}
-	const others = 0o007
-	if info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" { // which has no such bits
-		return "", fmt.Errorf("--token-file: all users of this machine can read or write %s; run: chmod o= %s",
-			file, text.ShellQuote(file))
-	}
-	token := strings.TrimSpace(string(content))
-	if len(token) < minTokenBytes {
-		return "", fmt.Errorf("--token-file: %s has %d characters; write at least %d, such as those of: openssl rand -hex 32",
-			file, len(token), minTokenBytes)
-	}
-	return token, nil
-}

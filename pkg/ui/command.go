@@ -2,7 +2,6 @@ package ui
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,9 +29,8 @@ type uiOptions struct {
 	view    top.Options
 	checks  []doctor.Supplier
 
-	address, tokenFile string
-	port               uint16
-	noOpen             bool
+	port   uint16
+	noOpen bool
 	// rebalancer is the file of a RebalancerConfiguration.
 	rebalancer string
 	moves      Moves
@@ -75,17 +73,13 @@ Only who has the URL with its token can read the page. Interrupt the command to 
   kubectl plimsoll ui --html nodes.html --save nodes.json
   kubectl plimsoll ui --html nodes.html --hash-names
   kubectl plimsoll ui --from-file nodes.json`,
-		Args:              kubectl.NoArgs,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Args: kubectl.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
 	o.cluster.AddTo(flags)
 	top.AddViewTo(flags, &o.view)
-	flags.StringVar(&o.address, "address", "127.0.0.1",
-		"IP address of this machine at which browsers reach the page; one that is not a loopback address needs --token-file")
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
-	flags.StringVar(&o.tokenFile, "token-file", "",
-		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
 	if moves.Plan != nil {
 		moves.AddFile(flags, &o.rebalancer)
 	}
@@ -109,7 +103,7 @@ func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 	const save, html, fromFile = "save", "html", "from-file"
 	why := map[string]string{save: "which serves no page", html: "which serves no page", fromFile: "which reads no cluster"}
 	idleWith := map[string][]string{
-		"address": {save, html}, "port": {save, html}, "token-file": {save, html}, "no-open": {save, html},
+		"port": {save, html}, "no-open": {save, html},
 		"rebalancer-config": {save, html, fromFile}, "scheduler-name": {fromFile}, "plugin": {fromFile},
 	}
 	flags.Visit(func(f *pflag.Flag) {
@@ -127,21 +121,19 @@ func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 }
 
 func (o *uiOptions) run(cmd *cobra.Command) error {
-	if err := cmp.Or(o.checkConflicts(cmd.Flags()), CheckAddress(o.address, o.tokenFile)); err != nil {
-		return cluster.OptionErrorf("%w", err)
-	}
-	token, err := ReadToken(o.tokenFile)
-	if err != nil {
+	if err := o.checkConflicts(cmd.Flags()); err != nil {
 		return cluster.OptionErrorf("%w", err)
 	}
 	if os.Getenv("GOGC") == "" { // else the user has chosen
 		debug.SetGCPercent(uiGCPercent)
 	}
-	options := Options{Token: token}
+	options := Options{}
 	if o.fromFile != "" {
-		if options.Saved, err = ReadFile(cmd.Context(), o.fromFile); err != nil {
+		saved, err := ReadFile(cmd.Context(), o.fromFile)
+		if err != nil {
 			return cluster.OptionErrorf("--from-file: %w", err)
 		}
+		options.Saved = saved
 	} else if err := o.openCluster(cmd, &options); err != nil {
 		return err
 	}
@@ -228,9 +220,9 @@ func (o *uiOptions) write(ctx context.Context, options Options) error {
 
 // serve serves the page until the command is interrupted.
 func (o *uiOptions) serve(cmd *cobra.Command, options Options) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort(o.address, strconv.Itoa(int(o.port))))
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(int(o.port))))
 	if err != nil {
-		return cluster.OptionErrorf("--address, --port: %w", err)
+		return cluster.OptionErrorf("--port: %w", err)
 	}
 	server, err := NewServer(cmd.Context(), listener, options)
 	if err != nil {
@@ -238,15 +230,7 @@ func (o *uiOptions) serve(cmd *cobra.Command, options Options) error {
 		return err
 	}
 	debug.FreeOSMemory() // lists and their pages
-	if options.Token == "" {
-		output.Lines(cmd.OutOrStdout(), server.URL())
-	} else {
-		output.Lines(cmd.OutOrStdout(), server.Address()+"#token=TOKEN")
-		output.Lines(cmd.ErrOrStderr(), "In place of TOKEN, write the token of "+o.tokenFile+".")
-	}
-	if !net.ParseIP(o.address).IsLoopback() {
-		output.Lines(cmd.ErrOrStderr(), "Warning: HTTP is not encrypted; use a network that you trust.")
-	}
+	output.Lines(cmd.OutOrStdout(), server.URL())
 	if !o.noOpen {
 		end := openBrowser(cmd.Context(), server.URL())
 		defer end()

@@ -2,13 +2,10 @@ package ui
 
 import (
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
@@ -47,55 +44,21 @@ func (s *stream) send(event string, data []byte) error {
 	return s.flush()
 }
 
-// Bounds of streams. A browser has up to six connections to a server, of which its tabs need some for questions.
-const (
-	maxStreams     = 16
-	maxHostStreams = 4
-)
-
-// viewers counts the streams of each machine.
-type viewers struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int
-}
-
-// enter counts one more stream of the machine. It returns why that is refused.
-func (v *viewers) enter(host string) (refusal string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	switch {
-	case v.of[host] >= maxHostStreams:
-		return fmt.Sprintf("%d other tabs show this page. Close or hide one.", maxHostStreams)
-	case v.all >= maxStreams:
-		return fmt.Sprintf("%d tabs of several machines show this page.", maxStreams)
-	}
-	v.all++
-	v.of[host]++
-	return ""
-}
-
-func (v *viewers) leave(host string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.all--
-	if v.of[host]--; v.of[host] == 0 {
-		delete(v.of, host)
-	}
-}
+// maxStreams bounds streams. A browser has up to six connections to a server, of which its tabs need some for questions.
+const maxStreams = 4
 
 // serveEvents sends the snapshot, and then what changes. A browser that missed a change gets the snapshot again.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	controller, out := http.NewResponseController(w), newStream(w, r)
-	host, _, _ := net.SplitHostPort(r.RemoteAddr) // it has both
-	if refusal := s.viewers.enter(host); refusal != "" {
-		data, _ := json.Marshal(refusal) // a string has a JSON
-		if out.send("refused", data) == nil {
+	select {
+	case s.streams <- struct{}{}:
+	default:
+		if out.send("refused", fmt.Appendf(nil, `"%d other tabs show this page. Close or hide one."`, maxStreams)) == nil {
 			_ = out.end() // the browser has gone
 		}
 		return
 	}
-	defer s.viewers.leave(host)
+	defer func() { <-s.streams }()
 	_ = controller.SetReadDeadline(time.Time{}) // nothing is read any more
 	for sent := -1; ; {
 		state, changed := s.current()

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
-//go:embed page.gohtml page.css answers.js trend.js page.js
+//go:embed page.gohtml page.css answers.js page.js
 var files embed.FS
 
 // page is the HTML page.
@@ -28,9 +28,9 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the page's template: %w", err)
 	}
-	style := webserver.ChartStyle() + webserver.Theme + webserver.ReadPage(files, "page.css")
-	script := webserver.ChartScript() + webserver.Script
-	for _, name := range []string{"answers.js", "trend.js", "page.js"} {
+	style := webserver.Theme + webserver.ReadPage(files, "page.css")
+	script := webserver.Script
+	for _, name := range []string{"answers.js", "page.js"} {
 		script += webserver.ReadPage(files, name)
 	}
 	policy := strings.Join([]string{

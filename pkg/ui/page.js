@@ -107,7 +107,6 @@ function mergePatch(target, patch) {
       return { problem: "the command does not answer" };
     }
   }
-  const trend = newTrend({ get, percent, plural, drawAll: () => draw() });
   let rows = [];
   function arrange() {
     const matches = matcher(view.q);
@@ -395,7 +394,6 @@ function mergePatch(target, patch) {
   const columns = [
     { head: "Node", text: ({ n }) => n.name },
     { head: "Load", bar: true, picture: (c, { r }, w) => drawBar(c, r, 0, 0, w, 18) },
-    { head: "Last hour", spark: true, drop: 2, picture: (c, { n, r }, w) => trend.drawSmall(c, n.name, view.resource, r.linePercent, colors, w, 22) },
     { head: "Measured", text: ({ r }) => (isFresh(r) || r.measuredPercent == null ? percent(r.measuredPercent) : "(" + percent(r.measuredPercent) + ")"), drop: 1 },
     { head: "Pending", text: ({ r }) => (isFresh(r) ? percent(r.pendingPercent) : "–"), drop: 2 },
     { head: "Requested", text: ({ r }) => percent(r.requestedPercent), drop: 2 },
@@ -405,7 +403,7 @@ function mergePatch(target, patch) {
     { head: "Pods", text: ({ n }) => number(n.pods, 0), drop: 3 },
     { head: "State", text: ({ r }) => stateOf(r), drop: 2, left: true },
   ];
-  const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.spark && "spark", c.left && "text"].filter(Boolean).join(" ");
+  const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.left && "text"].filter(Boolean).join(" ");
   $("heads").append(...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })));
   let cursor = 0;
   function newRow() {
@@ -509,7 +507,7 @@ function mergePatch(target, patch) {
   };
 
   // ---- A node and its pods.
-  let shown = { node: "", pods: null, problem: "", history: null };
+  let shown = { node: "", pods: null, problem: "" };
   let opener = null;
   function openNode(name, changes) {
     hideTip();
@@ -535,12 +533,11 @@ function mergePatch(target, patch) {
       return;
     }
     const asked = (asking = { node });
-    const of = "?node=" + encodeURIComponent(node);
-    const [pods, history] = await Promise.all([get("pods.json" + of), get("history.json" + of)]);
+    const pods = await get("pods.json?node=" + encodeURIComponent(node));
     if (asked !== asking) return; // another node was opened
     asking = {};
     if (node === view.node) {
-      shown = { node, pods: pods.result ?? null, problem: pods.problem ?? "", history: history.result ?? null };
+      shown = { node, pods: pods.result ?? null, problem: pods.problem ?? "" };
       drawNode();
     }
     if (asked.again) readPods();
@@ -572,7 +569,7 @@ function mergePatch(target, patch) {
   }
   function drawNode() {
     $("node").hidden = !view.node || view.view !== "";
-    if ($("node").hidden) return trend.clear();
+    if ($("node").hidden) return;
     const n = nodeOf(view.node);
     $("h-node").textContent = view.node;
     $("node-facts").replaceChildren(...(n ? [
@@ -580,7 +577,6 @@ function mergePatch(target, patch) {
     ] : ["no node has this name"]).filter(Boolean).map((fact) => element("li", { textContent: fact })));
     drawLoads(n);
     $("labels").replaceChildren(...Object.entries(n?.labels ?? {}).map(([key, value]) => element("li", { textContent: key + "=" + value })));
-    trend.draw(view.node, view.resource, n?.[view.resource].linePercent, shown.node === view.node ? shown.history : null);
     const pods = n && shown.node === view.node ? shown.pods : null;
     $("node-note").textContent = n && shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
       : pods ? "Bars are the expected " + (view.resource === "cpu" ? "CPU" : "memory") + " usage, beside that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
@@ -726,7 +722,6 @@ function mergePatch(target, patch) {
   function draw() {
     if (!snapshot) return;
     $("main").hidden = false;
-    trend.refresh(snapshot.trendTime);
     arrange();
     drawFacts();
     drawHealth();
@@ -747,8 +742,7 @@ function mergePatch(target, patch) {
       drawRows();
     }
     if (view.node !== shown.node) {
-      shown = { node: view.node, pods: null, problem: "", history: null };
-      trend.clear();
+      shown = { node: view.node, pods: null, problem: "" };
       readPods();
     }
     drawNode();
@@ -859,17 +853,13 @@ function mergePatch(target, patch) {
     $("health").hidden = !saved.health;
     received();
   }
-  // logIn exchanges the token of the URL for a session, and reports whether there is one. The token may have a + or %.
+  // logIn exchanges the token of the URL for a session, and reports whether there is one.
   async function logIn() {
     const parts = location.hash.slice(1).split("&");
     const found = parts.find((part) => part.startsWith("token="));
     if (!found) return false;
     history.replaceState(null, "", "#" + parts.filter((part) => part !== found).join("&"));
-    let token = found.slice("token=".length);
-    try {
-      token = decodeURIComponent(token);
-    } catch {} // it has a % of its own
-    await fetch("session", { method: "POST", body: token }).catch(() => {});
+    await fetch("session", { method: "POST", body: found.slice("token=".length) }).catch(() => {});
     return true;
   }
   async function connect() {

@@ -147,7 +147,7 @@ func TestServer_Questions(t *testing.T) {
 		{"explain.json?namespace=shop&pod=web-0&node=a", 400, "", "node: write two different nodes"},
 		{"explain.json?namespace=shop&pod=web-0&node=a&node=a", 400, "", "node: write two different nodes"},
 		{"what-if.json?drain=a&drain=b", 200, `[["a","b"],0,"",true]`, `"placed":3`},
-		{"what-if.json?add-nodes=2&like=a", 200, `[null,2,"a",true]`, `"placed":3`},
+		{"what-if.json?add-nodes=2&like=a", 200, `[null,2,"a",true]`, `"placed":4`},
 		{"what-if.json?more=5&of=deploy/shop/web", 200, `[null,0,"",true,5,0,"deployment","shop","web"]`, `"placed":3`},
 		{"what-if.json?fewer=5&of=deploy/shop/web", 200, `[null,0,"",true,5,"deployment","shop","web"]`, `"placed":3`},
 		{"what-if.json?fewer=5", 400, "", "more or fewer, of: write two"},

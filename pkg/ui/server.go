@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,11 +32,6 @@ type Source interface {
 	Pods(ctx context.Context, node string) (*top.Pods, error)
 	// Waiting returns the pods without a node, the longest waiting first.
 	Waiting() []top.WaitingPod
-	// UpdateTrend adds the present load when it is due, and reports whether the trend changed. Where a point of the past is missing,
-	// readPast asks for it. It may run while others use the source, but not during Update. add reports whether there is a point.
-	UpdateTrend(ctx context.Context) (changed bool, readPast func(context.Context) (add func() bool), err error)
-	Trend() *top.Trend
-	History(node string) *top.NodeEvents
 	// Lend lends the simulation of the cluster to use, if it has the configuration.
 	Lend(of *cluster.Configuration, use func(*cluster.Cluster) error) (lent bool, err error)
 }
@@ -57,8 +51,6 @@ type Options struct {
 	Check func(ctx context.Context, lend cluster.Lender) (*doctor.Report, error)
 	// Questions are answered anew each time.
 	Questions Questions
-	// Token admits browsers; empty for a random one.
-	Token string
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
 }
@@ -70,16 +62,12 @@ type Server struct {
 	access   *access
 	page     *page
 	// turn is held while the source is used.
-	turn    chan struct{}
-	viewers viewers
-	// asked bounds the number of questions at a time.
-	asked chan struct{}
+	turn chan struct{}
+	// streams and asked bound the numbers of streams and of questions at a time.
+	streams, asked chan struct{}
 
 	// endTimeout bounds the wait for streams at the end. A connection that a browser holds ready may use all of it.
 	endTimeout time.Duration
-
-	// trendTime is when the trend changed last. follow's goroutine uses it alone.
-	trendTime time.Time
 
 	mu     sync.Mutex
 	health *Health
@@ -98,22 +86,18 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 		return nil, err
 	}
 	s := &Server{
-		options: o, listener: listener, access: newAccess(listener.Addr(), o.Token), page: page,
-		turn: make(chan struct{}, 1), viewers: viewers{of: map[string]int{}}, asked: make(chan struct{}, maxAsked),
+		options: o, listener: listener, access: newAccess(listener.Addr()), page: page,
+		turn: make(chan struct{}, 1), streams: make(chan struct{}, maxStreams), asked: make(chan struct{}, maxAsked),
 		changed: make(chan struct{}), endTimeout: time.Second,
 	}
 	if o.Saved != nil {
 		return s, s.publish(o.Saved)
 	}
-	_, err = s.read(ctx)
-	return s, err
+	return s, s.read(ctx)
 }
 
 // URL is the address of the page. Its fragment has the token, which browsers send to no server.
-func (s *Server) URL() string {
-	escaped := strings.ReplaceAll(url.QueryEscape(s.access.token), "+", "%20") // as fragments have spaces
-	return s.Address() + "#token=" + escaped
-}
+func (s *Server) URL() string { return s.Address() + "#token=" + s.access.token }
 
 // Address is the URL without the token.
 func (s *Server) Address() string { return "http://" + s.access.hosts[0] + "/" }
@@ -144,58 +128,33 @@ func (s *Server) follow(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
-		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
+		if err := s.read(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 }
 
-// refresh reads, and then asks for the past, if that is due. It lets others use the source meanwhile.
-func (s *Server) refresh(ctx context.Context) error {
-	readPast, err := s.read(ctx)
-	if err != nil || readPast == nil {
-		return err
-	}
-	add := readPast(ctx)
-	return s.withSource(ctx, func(Source) error {
-		s.trended(add())
-		return nil
-	})
-}
-
-// read updates the source and publishes its nodes. readPast asks for a part of the past; it is nil if that is not due.
-func (s *Server) read(ctx context.Context) (readPast func(context.Context) (add func() bool), err error) {
+// read updates the source and publishes its nodes.
+func (s *Server) read(ctx context.Context) error {
 	var nodes *top.Nodes
 	var waiting []top.WaitingPod
-	err = s.withSource(ctx, func(source Source) (err error) {
+	err := s.withSource(ctx, func(source Source) (err error) {
 		if _, err := source.Update(ctx); err != nil {
 			return err
 		}
-		var changed bool
-		if changed, readPast, err = source.UpdateTrend(ctx); err != nil {
-			return err
-		}
-		s.trended(changed)
 		waiting = source.Waiting()
 		nodes, err = source.Nodes(ctx, top.Selection{Order: top.ByName})
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.mu.Lock()
 	health := s.health
 	s.mu.Unlock()
 	snapshot := newState(nodes, waiting, s.options.Context, health)
-	snapshot.TrendTime, snapshot.IntervalSeconds = s.trendTime, top.ShowInterval.Seconds()
-	return readPast, s.publish(snapshot)
-}
-
-// trended notes when the trend changes.
-func (s *Server) trended(changed bool) {
-	if changed {
-		s.trendTime = s.options.Clock.Now().UTC()
-	}
+	snapshot.IntervalSeconds = top.ShowInterval.Seconds()
+	return s.publish(snapshot)
 }
 
 // withSource waits for its turn and calls use.
@@ -248,14 +207,6 @@ func (s *Server) handler() http.Handler {
 		return source.Pods(ctx, query.Get("node"))
 	}
 	mux.HandleFunc("GET /pods.json", s.access.loggedIn(s.serveSource(pods)))
-	history := func(_ context.Context, source Source, query url.Values) (output.Result, error) {
-		return source.History(query.Get("node")), nil
-	}
-	mux.HandleFunc("GET /history.json", s.access.loggedIn(s.serveSource(history)))
-	trend := func(_ context.Context, source Source, _ url.Values) (output.Result, error) {
-		return source.Trend(), nil
-	}
-	mux.HandleFunc("GET /trend.json", s.access.loggedIn(s.serveSource(trend)))
 	mux.HandleFunc("GET /explain.json", s.access.loggedIn(answer(s, s.explain)))
 	mux.HandleFunc("GET /what-if.json", s.access.loggedIn(answer(s, s.options.Questions.whatIf)))
 	mux.HandleFunc("GET /moves.json", s.access.loggedIn(answer(s, s.options.Questions.moves)))

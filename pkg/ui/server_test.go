@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,9 +45,6 @@ type fakeCluster struct {
 	rows    map[string]top.Row
 	err     error
 	updates int
-	trended atomic.Bool
-	// past, unless nil, gets a value when the past is read, and one when it is released.
-	past chan struct{}
 }
 
 // row is a node of 8 cores with 30.24 % measured, 5 % pending and a line at 80 %.
@@ -114,51 +110,6 @@ func (c *fakeCluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 // Lend has no simulation.
 func (c *fakeCluster) Lend(*cluster.Configuration, func(*cluster.Cluster) error) (bool, error) {
 	return false, nil
-}
-
-// UpdateTrend finds something new once. The trend of a node rises by a point every five minutes.
-func (c *fakeCluster) UpdateTrend(context.Context) (changed bool, readPast func(context.Context) func() bool, err error) {
-	if c.past != nil {
-		readPast = func(ctx context.Context) func() bool {
-			for range 2 {
-				select {
-				case c.past <- struct{}{}:
-				case <-ctx.Done():
-				}
-			}
-			return func() bool { return true }
-		}
-	}
-	return c.trended.CompareAndSwap(false, true), readPast, nil
-}
-
-func (c *fakeCluster) Trend() *top.Trend {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := &top.Trend{Nodes: map[string]*top.NodeTrend{}}
-	const points = 13
-	for i := range points {
-		t.Times = append(t.Times, now.Add(time.Duration(i+1-points)*5*time.Minute))
-	}
-	for name, r := range c.rows {
-		n := &top.NodeTrend{CPU: make([]*float64, points), Memory: make([]*float64, points)}
-		for i := range points {
-			if r.CPU.MeasuredPercent != nil {
-				n.CPU[i] = new(max(*r.CPU.MeasuredPercent-float64(points-1-i), 0))
-			}
-			n.Memory[i] = r.Memory.MeasuredPercent
-		}
-		t.Nodes[name] = n
-	}
-	return t
-}
-
-// History has a pod that came, and one that was evicted.
-func (c *fakeCluster) History(node string) *top.NodeEvents {
-	return &top.NodeEvents{Node: node, Since: now.Add(-30 * time.Minute), Events: []top.PodEvent{
-		{Time: now.Add(-20 * time.Minute), Event: top.Placed, Namespace: "shop", Name: "web-0"},
-		{Time: now.Add(-10 * time.Minute), Event: top.Evicted, Namespace: "shop", Name: "web-9", Reason: "EvictionByEvictionAPI"},
-	}}
 }
 
 // Waiting returns two pods, one of which no scheduler has looked at.
@@ -602,7 +553,7 @@ func TestServer_Ends(t *testing.T) {
 func TestServer_Streams(t *testing.T) {
 	s := start(t, newCluster("worker-1"))
 	var first *http.Response
-	for range maxHostStreams {
+	for range maxStreams {
 		first = s.do(t, request{path: "events"})
 		events(t, first)()
 	}
@@ -611,7 +562,7 @@ func TestServer_Streams(t *testing.T) {
 		t.Errorf("one tab more gets %q, want %q", body, refused)
 	}
 	must(t, first.Body.Close())
-	for s.viewers.count() == maxHostStreams { // until the server knows
+	for len(s.streams) == maxStreams { // until the server knows
 		time.Sleep(time.Millisecond)
 	}
 	if name, _ := events(t, s.do(t, request{path: "events"}))(); name != "snapshot" {
@@ -619,45 +570,13 @@ func TestServer_Streams(t *testing.T) {
 	}
 }
 
-func (v *viewers) count() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.all
-}
-
-// One machine leaves room for others, and all together are bounded.
-func TestViewers(t *testing.T) {
-	v := &viewers{of: map[string]int{}}
-	for i := range maxStreams {
-		if refusal := v.enter(fmt.Sprint("10.0.0.", i/maxHostStreams)); refusal != "" {
-			t.Fatalf("stream %d: %s", i, refusal)
-		}
-	}
-	for host, want := range map[string]string{"10.0.0.0": "4 other tabs", "10.0.0.9": "16 tabs of several machines"} {
-		if refusal := v.enter(host); !strings.HasPrefix(refusal, want) {
-			t.Errorf("%s: %q, want %q", host, refusal, want)
-		}
-	}
-	v.leave("10.0.0.0")
-	if refusal := v.enter("10.0.0.9"); refusal != "" {
-		t.Errorf("%s, want the place that is free", refusal)
-	}
-}
-
 // Browsers leave the port 80 out of Host.
 func TestNewAccess_Port80(t *testing.T) {
-	for _, tt := range []struct {
-		ip   string
-		port int
-		want []string
-	}{
-		{"127.0.0.1", 8080, []string{"127.0.0.1:8080", "localhost:8080"}},
-		{"127.0.0.1", 80, []string{"127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"}},
-		{"::1", 80, []string{"[::1]:80", "localhost:80", "[::1]", "localhost"}},
-		{"10.0.0.1", 80, []string{"10.0.0.1:80", "10.0.0.1"}},
+	for port, want := range map[int][]string{
+		8080: {"127.0.0.1:8080", "localhost:8080"}, 80: {"127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"},
 	} {
-		if got := newAccess(&net.TCPAddr{IP: net.ParseIP(tt.ip), Port: tt.port}, "").hosts; !slices.Equal(got, tt.want) {
-			t.Errorf("%s at port %d: %q, want %q", tt.ip, tt.port, got, tt.want)
+		if got := newAccess(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).hosts; !slices.Equal(got, want) {
+			t.Errorf("port %d: %q, want %q", port, got, want)
 		}
 	}
 }
@@ -684,45 +603,16 @@ func TestServer_Pods(t *testing.T) {
 	}
 }
 
-// Pods of a node do not wait for a source that answers late about the past.
-func TestServer_PastBlocksNothing(t *testing.T) {
-	c := newCluster("worker-1")
-	s := start(t, c)
-	c.past = make(chan struct{}) // after the first read
-	s.tick()
-	testcheck.Receive(t, "a read of the past", c.past)
-	if resp := s.do(t, request{path: "pods.json?node=worker-1"}); resp.StatusCode != http.StatusOK {
-		t.Errorf("HTTP status %d while the past is read", resp.StatusCode)
-	}
-	next := events(t, s.do(t, request{path: "events"}))
-	next()
-	testcheck.Receive(t, "the end of the read", c.past)
-	s.tick()
-	if name, data := next(); name != "delta" || data["trendTime"] == nil {
-		t.Errorf("%s: %v, want a changed time of the trend", name, data)
-	}
-}
-
-func TestServer_TrendAndHistory(t *testing.T) {
+// Pods need a session and a cluster.
+func TestServer_PodsRefused(t *testing.T) {
 	s := start(t, newCluster("worker-1"))
-	var trend top.Trend
-	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "trend.json"}))), &trend))
-	if n := trend.Nodes["worker-1"]; len(trend.Times) != 13 || n == nil || *n.CPU[12] != 30.24 || *n.CPU[0] != 18.24 {
-		t.Errorf("%+v", trend)
-	}
-	var history top.NodeEvents
-	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "history.json?node=worker-1"}))), &history))
-	if history.Node != "worker-1" || len(history.Events) != 2 || history.Events[1].Reason != "EvictionByEvictionAPI" {
-		t.Errorf("%+v", history)
-	}
 	saved := startWith(t, Options{Saved: &State{}})
-	for _, path := range []string{"trend.json", "history.json?node=worker-1", "pods.json?node=worker-1"} {
-		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: HTTP status %d without a session", path, resp.StatusCode)
-		}
-		if resp := saved.do(t, request{path: path}); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: HTTP status %d of a saved snapshot", path, resp.StatusCode)
-		}
+	const path = "pods.json?node=worker-1"
+	if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("HTTP status %d without a session", resp.StatusCode)
+	}
+	if resp := saved.do(t, request{path: path}); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("HTTP status %d of a saved snapshot", resp.StatusCode)
 	}
 }
 

@@ -25,8 +25,6 @@ type State struct {
 	Health *Health `json:"health,omitempty"`
 	// IntervalSeconds is the time between two snapshots; 0 of a saved one.
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
-	// TrendTime is when the trend of the last hour changed last; zero without one.
-	TrendTime time.Time `json:"trendTime,omitzero"`
 	// WaitingPods is the number of pods without a node. Waiting are the longest waiting of them, by namespace/name.
 	WaitingPods int                        `json:"waitingPods,omitempty"`
 	Waiting     map[string]*top.WaitingPod `json:"waiting,omitempty"`

@@ -11,12 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -225,7 +223,7 @@ func TestTop_Errors(t *testing.T) {
 		{[]string{"top", "nodes", "none"}, `nodes "none" not found`},
 		{[]string{"top", "pods"}, "name of one node"},
 		{[]string{"top", "pods", "none"}, `nodes "none" not found`},
-		{[]string{"top", "--sort", "size"}, `--sort: "size"; write one of line, name, cpu`},
+		{[]string{"top", "--sort", "size"}, `--sort: "size"; write one of cpu, line, memory, name`},
 		{[]string{"top", "nodes", "--sort-by", "size"}, `--sort: "size"`},
 		{[]string{"top", "-l", "a in"}, "--selector"},
 		{[]string{"top", "--scheduler-name", "default-scheduler"}, "profile default-scheduler does not have a plugin that reads load"},
@@ -238,70 +236,8 @@ func TestTop_Errors(t *testing.T) {
 	}
 }
 
-// On a terminal the view takes the whole screen, follows its size, and gives it back.
+// The table is printed after each refresh of the load, until a signal.
 func TestTop_Watch(t *testing.T) {
-	topCluster(t, nil)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "top", "--watch",
-		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
-	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 80, Rows: 24})
-	must(t, err)
-	var mu sync.Mutex
-	var written strings.Builder
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		buffer := make([]byte, 1<<16)
-		for {
-			n, err := terminal.Read(buffer)
-			mu.Lock()
-			written.Write(buffer[:n])
-			mu.Unlock()
-			if err != nil {
-				return // the program has ended
-			}
-		}
-	})
-	waitFor := func(what string) {
-		t.Helper()
-		deadline := time.Now().Add(5 * time.Minute)
-		for {
-			mu.Lock()
-			text := written.String()
-			mu.Unlock()
-			if strings.Contains(text, what) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%q is not shown:\n%q", what, text)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-	waitFor("\x1b[?1049h")
-	waitFor("worker-2")
-	waitFor("CPU-PEND ") // short headers, at 80 columns
-	must(t, pty.Setsize(terminal, &pty.Winsize{Cols: 200, Rows: 60}))
-	waitFor("CPU-REQUESTED")
-	waitFor("████") // there is room for a bar
-	_, err = terminal.WriteString("/er-1\r")
-	must(t, err)
-	waitFor(fmt.Sprintf("1 of 3 nodes with %q", "er-1"))
-	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-11", CPU: "8", Memory: "32Gi"}))
-	waitFor("2 of 4 nodes")
-	_, err = terminal.WriteString("q")
-	must(t, err)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("q: %v", err)
-	}
-	reading.Wait()
-	must(t, terminal.Close())
-	if !strings.Contains(written.String(), "\x1b[?1049l") {
-		t.Error("the screen is not given back")
-	}
-}
-
-// Without a terminal the table is printed after each refresh of the load, until a signal.
-func TestTop_WatchWithoutTerminal(t *testing.T) {
 	shared.clear(t)
 	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "watched", CPU: "8", Memory: "32Gi"}))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "top", "-w",

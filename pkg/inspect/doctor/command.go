@@ -51,8 +51,8 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 
   # List failed checks, for a script
   kubectl plimsoll doctor --only-problems -o json`,
-		Args:              kubectl.NoArgs,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Args: kubectl.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.cluster.AddTo(command.Flags())
 	o.output.AddTo(command.Flags())

@@ -1,15 +1,11 @@
 package top
 
 import (
-	"os"
-	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -68,10 +64,10 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar((*string)(&o.selected.Order), "sort", string(ByLine), "one of "+strings.Join(orderNames(), ", "))
+	flags.StringVar((*string)(&o.selected.Order), "sort", string(ByLine), "one of "+strings.Join(orders(), ", "))
 	flags.BoolVar(&o.selected.Reverse, "reverse", false, "sort in the opposite order")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of the nodes, such as key1=value1,key2=value2")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "show nodes until interrupted")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "print the nodes after each refresh of the load, until interrupted")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "sort-by" { // as in kubectl
 			name = "sort"
@@ -81,19 +77,12 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 	return command
 }
 
-func orderNames() (names []string) {
-	for _, order := range Orders() {
-		names = append(names, string(order))
-	}
-	return names
-}
-
 func (o *topOptions) validate(names []string) (err error) {
 	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	if !slices.Contains(Orders(), o.selected.Order) {
-		return cluster.OptionErrorf("--sort: %q; write one of %s", o.selected.Order, strings.Join(orderNames(), ", "))
+	if keys[o.selected.Order] == nil {
+		return cluster.OptionErrorf("--sort: %q; write one of %s", o.selected.Order, strings.Join(orders(), ", "))
 	}
 	if o.selected.Selector, err = labels.Parse(o.selector); err != nil {
 		return cluster.OptionErrorf("--selector: %w", err)
@@ -109,23 +98,14 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 	if err := o.validate(names); err != nil {
 		return err
 	}
-	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	interactive := o.watch && o.output.Format == output.Table && terminal.StyleOf(out).Width > 0 && os.Getenv("TERM") != "dumb"
-	if interactive {
-		klog.SetLogger(logr.Discard()) // log lines would cross the view, whose title tells of errors
-	}
 	s, err := o.open(cmd)
 	if err != nil {
 		return err
 	}
-	switch {
-	case interactive:
-		o.selected.Context = o.cluster.Context()
-		return s.Interact(ctx, cmd.InOrStdin(), out, o.selected)
-	case o.watch:
-		return s.Follow(ctx, o.selected, func(nodes *Nodes) error { return o.printNodes(cmd, nodes) })
+	if o.watch {
+		return s.Follow(cmd.Context(), o.selected, func(nodes *Nodes) error { return o.printNodes(cmd, nodes) })
 	}
-	nodes, err := s.Nodes(ctx, o.selected)
+	nodes, err := s.Nodes(cmd.Context(), o.selected)
 	if err != nil {
 		return err
 	}
@@ -140,6 +120,53 @@ func (o *topOptions) printNodes(cmd *cobra.Command, nodes *Nodes) error {
 		}
 	})
 }
+
+func (o *topOptions) podsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "pods NODE",
+		Aliases: []string{"pod", "po"},
+		Short:   "Show the expected usage of a node's pods",
+		Long:    topPodsHelp,
+		Example: topPodsExamples,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cluster.OptionErrorf("write the name of one node: %s NODE", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.runPods(cmd, args[0]) },
+	}
+}
+
+func (o *topOptions) open(cmd *cobra.Command) (*Session, error) {
+	connection, err := o.cluster.Connect(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return Open(cmd.Context(), connection, o.cluster.Configuration, o.cluster.Source, o.view)
+}
+
+func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	if o.output.Format == output.Names {
+		return cluster.OptionErrorf("--output: names lack the namespaces of the pods; write -o '%s' | xargs -L1 kubectl get", podNames)
+	}
+	s, err := o.open(cmd)
+	if err != nil {
+		return err
+	}
+	pods, err := s.Pods(cmd.Context(), node)
+	if err != nil {
+		return err
+	}
+	return o.print(cmd, pods, pods.Title()+", node "+node, pods.Notes(),
+		func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
+}
+
+// podNames is the format that prints kubectl's arguments for each pod, one a line.
+const podNames = `jsonpath={range .pods[*]}-n {.namespace} pod/{.name}{"\n"}{end}`
 
 // print prints a table with its title and notes on standard error.
 func (o *topOptions) print(
@@ -161,12 +188,6 @@ func (*Nodes) JSONKind() string { return "NodeLoads" }
 
 // JSONKind implements output.Result.
 func (*Pods) JSONKind() string { return "PodLoads" }
-
-// JSONKind implements output.Result.
-func (*Trend) JSONKind() string { return "LoadTrend" }
-
-// JSONKind implements output.Result.
-func (*NodeEvents) JSONKind() string { return "NodeHistory" }
 
 // NodeNames returns the names for the output format name.
 func (n *Nodes) NodeNames() []string {

@@ -12,7 +12,7 @@ import (
 
 // Names alone do not find pods of several namespaces. The format that the error names adds the namespaces.
 func TestPods_Names(t *testing.T) {
-	_, err := check.Execute(t.Context(), Command(), "pods", "worker-1", "-o", "name")
+	_, err := check.Execute(t.Context(), Command(nil), "pods", "worker-1", "-o", "name")
 	if _, ok := errors.AsType[*cluster.OptionError](err); !ok {
 		t.Errorf("%v, want an error of usage", err)
 	}

@@ -17,16 +17,11 @@ chooses another plugin.
 On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves
 out columns; -o json has all figures.
 
---watch shows the nodes until you press q; ? lists the keys. Enter shows the pods of a node, and / filters by
-name, label (zone=a) and state (@above). Pods and nodes are watched, and load is read at the plugin's
-refreshInterval. If the output is not a terminal, --watch prints the table after each refresh.
+--watch prints the table after each refresh of the load, at the plugin's refreshInterval. For a live view of all
+nodes, with filters and the pods of each, use kubectl plimsoll ui.
 
---sort (or --sort-by) is one of
-  line              nodes above the load line, then those closest to it (default)
-  cpu, memory       effective utilization
-  cpu-pending, memory-pending, cpu-requested, memory-requested
-  age               oldest measurement first
-  name`
+--sort (or --sort-by) is line (the default: nodes above the load line, then those closest to it), cpu or memory
+(effective utilization), or name. For other orders, sort the JSON.`
 
 const topNodesExamples = `  # All nodes, closest to their load line first
   kubectl plimsoll top
@@ -35,7 +30,7 @@ const topNodesExamples = `  # All nodes, closest to their load line first
   kubectl plimsoll top nodes worker-1 worker-2
   kubectl plimsoll top nodes -l topology.kubernetes.io/zone=a --sort cpu
 
-  # Watch them
+  # Print them after each refresh
   kubectl plimsoll top --watch
 
   # Nodes above their line

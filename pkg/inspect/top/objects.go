@@ -27,16 +27,12 @@ import (
 type Objects struct {
 	clock  clock.PassiveClock
 	stores []cache.Store
-	// began is when the objects were first watched.
-	began time.Time
 
 	mu sync.Mutex
 	// followers get each change. The first one follows for the simulation, and a second one for the simulation that is being opened.
 	followers []*sim.Follower
 	// waits are the pods that wait for a node, by namespace/name.
 	waits map[string]*corev1.Pod
-	// departures are pods that left their nodes since the objects were watched, in the order of time.
-	departures []departure
 	// failed is when a list or a watch failed last, and err why.
 	failed time.Time
 	err    error
@@ -47,7 +43,7 @@ var watchedKinds = []string{"Node", "Pod"}
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{clock: c, began: c.Now(), waits: map[string]*corev1.Pod{}}
+	o := &Objects{clock: c, waits: map[string]*corev1.Pod{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	core := conn.Client.CoreV1()
@@ -151,9 +147,6 @@ func (o *Objects) change(object runtime.Object, gone bool) {
 		return
 	}
 	delete(o.waits, name)
-	if gone {
-		o.depart(pod)
-	}
 }
 
 // follow returns all objects for sim.Options, and a follower of later changes for a simulation of these objects.

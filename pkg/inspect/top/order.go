@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,33 +18,25 @@ const (
 	ByLine Order = "line"
 	ByName Order = "name"
 	// ByCPU and ByMemory are by UtilizationPercent.
-	ByCPU             Order = "cpu"
-	ByMemory          Order = "memory"
-	ByCPUPending      Order = "cpu-pending"
-	ByMemoryPending   Order = "memory-pending"
-	ByCPURequested    Order = "cpu-requested"
-	ByMemoryRequested Order = "memory-requested"
-	// ByAge sorts by the older measurement. Nodes with an unmeasured resource come first.
-	ByAge Order = "age"
+	ByCPU    Order = "cpu"
+	ByMemory Order = "memory"
 )
 
 // keys are what nodes are sorted by, from the highest to the lowest.
 var keys = map[Order]func(*Row) float64{
-	ByLine: room, ByCPU: func(n *Row) float64 { return n.CPU.UtilizationPercent },
-	ByMemory:          func(n *Row) float64 { return n.Memory.UtilizationPercent },
-	ByCPUPending:      func(n *Row) float64 { return n.CPU.PendingPercent },
-	ByMemoryPending:   func(n *Row) float64 { return n.Memory.PendingPercent },
-	ByCPURequested:    func(n *Row) float64 { return n.CPU.RequestedPercent },
-	ByMemoryRequested: func(n *Row) float64 { return n.Memory.RequestedPercent },
-	ByAge:             func(n *Row) float64 { return max(age(&n.CPU), age(&n.Memory)) }, ByName: func(*Row) float64 { return 0 },
+	ByLine: room, ByName: func(*Row) float64 { return 0 },
+	ByCPU:    func(n *Row) float64 { return n.CPU.UtilizationPercent },
+	ByMemory: func(n *Row) float64 { return n.Memory.UtilizationPercent },
 }
 
-// Orders returns all orders.
-func Orders() []Order {
-	return []Order{ByLine, ByName, ByCPU, ByMemory, ByCPUPending, ByMemoryPending, ByCPURequested, ByMemoryRequested, ByAge}
+func orders() (names []string) {
+	for _, order := range slices.Sorted(maps.Keys(keys)) {
+		names = append(names, string(order))
+	}
+	return names
 }
 
-// Sort sorts the nodes by one of Orders. Nodes of equal figures are sorted by name. Reverse is the opposite order.
+// Sort sorts the nodes. Nodes of equal figures are sorted by name. Reverse is the opposite order.
 func Sort(nodes []*Row, by Order, reverse bool) {
 	key := keys[by]
 	slices.SortFunc(nodes, func(a, b *Row) int {
@@ -66,11 +59,4 @@ func room(n *Row) float64 {
 		}
 	}
 	return above
-}
-
-func age(r *Resource) float64 {
-	if r.AgeSeconds == nil {
-		return math.Inf(1)
-	}
-	return *r.AgeSeconds
 }

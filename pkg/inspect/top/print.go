@@ -23,18 +23,13 @@ func (v *View) Title() string {
 	return fmt.Sprintf("As %s of profile %s sees it, by %s", v.Plugin, v.SchedulerName, v.Configuration)
 }
 
-// Print prints the table of nodes.
+// Print prints the table of nodes. Bars are of memory if the nodes are sorted by memory, else of CPU.
 func (n *Nodes) Print(p *terminal.Printer, by Order, headers bool) {
-	nodeTable(n.Nodes, p.Style, by).Print(p, headers)
-}
-
-// nodeTable returns the table of nodes. Bars are of memory if the nodes are sorted by memory, else of CPU.
-func nodeTable(nodes []*Row, s terminal.Style, by Order) *terminal.Table[*Row] {
 	cpu := func(n *Row) *Resource { return &n.CPU }
 	memory := func(n *Row) *Resource { return &n.Memory }
 	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }, Elastic: true}}
-	columns = append(columns, resourceColumns("CPU", cpu, nodes)...)
-	columns = append(columns, resourceColumns("MEM", memory, nodes)...)
+	columns = append(columns, resourceColumns("CPU", cpu, n.Nodes)...)
+	columns = append(columns, resourceColumns("MEM", memory, n.Nodes)...)
 	columns = append(columns,
 		terminal.Column[*Row]{Header: "AGE", Text: ageText, Drop: 2},
 		terminal.Column[*Row]{Header: "STATE", Text: stateText, Color: func(n *Row) terminal.Color {
@@ -43,9 +38,9 @@ func nodeTable(nodes []*Row, s terminal.Style, by Order) *terminal.Table[*Row] {
 			}
 			return terminal.Yellow
 		}})
-	t := terminal.NewTable(columns, nodes, s)
+	t := terminal.NewTable(columns, n.Nodes, p.Style)
 	of, header := cpu, "CPU"
-	if by == ByMemory || by == ByMemoryPending || by == ByMemoryRequested {
+	if by == ByMemory {
 		of, header = memory, "MEMORY"
 	}
 	t.AddDrawn(header, fewestCells, barCells, func(n *Row, cells int) string {
@@ -53,7 +48,7 @@ func nodeTable(nodes []*Row, s terminal.Style, by Order) *terminal.Table[*Row] {
 		b.Cells, b.Colored = cells, true
 		return b.String()
 	})
-	return t
+	t.Print(p, headers)
 }
 
 // resourceColumns returns the columns of one resource. All headers begin with short, so that each is unique.
@@ -174,20 +169,33 @@ func (n *Nodes) Notes() (lines []string) {
 	if anyResource((*Resource).hasMargin) {
 		lines = append(lines, "EFFECTIVE is compared with the line: it includes deviations or a predicted peak.")
 	}
-	const shown = 3
-	problems := 0
-	for _, row := range n.Nodes {
-		if row.AnnotationProblem == "" {
-			continue
+	lines = append(lines, n.problems("an unused annotation", func(row *Row) string { return row.AnnotationProblem })...)
+	lines = append(lines, n.problems("contested load", func(row *Row) string {
+		if row.Contested == nil {
+			return ""
 		}
-		if problems++; problems <= shown {
-			lines = append(lines, row.Name+": "+row.AnnotationProblem)
-		}
-	}
-	if problems > shown {
-		lines = append(lines, text.Count(problems-shown, "more node")+" with an unused annotation: see kubectl plimsoll doctor.")
-	}
+		return "contested, so requests count: " + row.Contested.High + " and " + row.Contested.Low + " measure different loads."
+	})...)
 	return append(lines, n.Problems...)
+}
+
+// problems returns the problems of the first nodes that have one, and how many more do. A node without one has an empty text.
+func (n *Nodes) problems(what string, of func(*Row) string) (lines []string) {
+	const shown = 3
+	more := 0
+	for _, row := range n.Nodes {
+		switch problem := of(row); {
+		case problem == "":
+		case len(lines) < shown:
+			lines = append(lines, row.Name+": "+problem)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		lines = append(lines, text.Count(more, "more node")+" with "+what+": see kubectl plimsoll doctor.")
+	}
+	return lines
 }
 
 // Print prints the table of pods.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 var lookedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -170,15 +171,17 @@ func manyNodes(n int) *Nodes {
 	return nodes
 }
 
-func TestNodes_NotesUnusedAnnotations(t *testing.T) {
+func TestNodes_NotesProblems(t *testing.T) {
 	n := threeNodes()
 	notes := n.Notes()
 	for i := range 5 {
 		n.Nodes = append(n.Nodes, &Row{Name: fmt.Sprint("n", i), AnnotationProblem: "Annotation a is not used"})
 	}
+	n.Nodes[0].Contested = &source.Contested{High: `{job="a"}`, Low: `{job="b"}`}
 	got := n.Notes()
 	want := append(notes, "n0: Annotation a is not used", "n1: Annotation a is not used", "n2: Annotation a is not used",
-		"2 more nodes with an unused annotation: see kubectl plimsoll doctor.")
+		"2 more nodes with an unused annotation: see kubectl plimsoll doctor.",
+		n.Nodes[0].Name+`: contested, so requests count: {job="a"} and {job="b"} measure different loads.`)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

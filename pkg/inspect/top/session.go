@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"sync"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -19,9 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
@@ -49,10 +48,6 @@ type Session struct {
 	readOrigins cluster.ReadOrigins
 	origins     map[types.UID]*cluster.Origin
 	originsRead time.Time
-	// trend has the load of the last hour, in the order of time.
-	trend []trendPoint
-	// pastFailed is when a look at the past failed last.
-	pastFailed time.Time
 	// probed is when the API server was last probed, and responded when it last responded. probeErr is the error of the last probe.
 	probed, responded time.Time
 	probeErr          error
@@ -221,9 +216,9 @@ func (s *Session) problems() (lines []string) {
 	if s.opening {
 		lines = append(lines, "The scheduler's configuration has changed. These figures are of the earlier one, and change soon.")
 	}
-	for _, source := range s.cluster.Sources() {
-		if source.Err != nil {
-			lines = append(lines, "Cannot read "+source.Label+": "+source.Err.Error())
+	for _, status := range s.cluster.Sources() {
+		if status.Err != nil {
+			lines = append(lines, "Cannot read "+status.Label+": "+status.Err.Error())
 		}
 	}
 	for _, statistics := range s.cluster.Statistics() {
@@ -248,6 +243,10 @@ func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error)
 		return nil, err
 	}
 	s.complete(&nodes.View)
+	contested := s.contested()
+	for _, row := range nodes.Nodes {
+		row.Contested = contested[row.Name]
+	}
 	Sort(nodes.Nodes, selected.Order, selected.Reverse)
 	return nodes, nil
 }
@@ -279,6 +278,21 @@ func (s *Session) refreshOrigins(ctx context.Context) {
 	}
 }
 
+// contested returns the nodes that have no load because target sets of the plugin's source differ, by name.
+func (s *Session) contested() map[string]*source.Contested {
+	nodes := map[string]*source.Contested{}
+	for _, status := range s.cluster.Sources() {
+		p, ok := status.Source.(*prometheus.Source)
+		if !ok || !slices.Contains(status.Readers, s.reader.plugin.Reader()) {
+			continue
+		}
+		for _, c := range p.Diagnosis().Contested {
+			nodes[c.Node] = &c
+		}
+	}
+	return nodes
+}
+
 func (s *Session) complete(v *View) {
 	v.Configuration, v.Problems = s.configuration.Origin, s.problems()
 }
@@ -308,28 +322,4 @@ func (s *Session) Follow(ctx context.Context, selected Selection, show func(*Nod
 			return err
 		}
 	}
-}
-
-// Interact shows the selected nodes on a terminal until the user quits.
-func (s *Session) Interact(ctx context.Context, in io.Reader, out io.Writer, selected Selection) error {
-	var mu sync.Mutex // a read may go on while the user asks for pods
-	read := func(update bool) watchedNodes {
-		mu.Lock()
-		defer mu.Unlock()
-		if update {
-			if _, err := s.Update(ctx); err != nil {
-				return watchedNodes{err: err}
-			}
-		}
-		nodes, err := s.Nodes(ctx, selected)
-		return watchedNodes{nodes: nodes, err: err, refreshed: s.refreshed}
-	}
-	m := newNodeWatch(read, selected, terminal.StyleOf(out))
-	m.readPods = func(node string) watchedPods {
-		mu.Lock()
-		defer mu.Unlock()
-		pods, err := s.Pods(ctx, node)
-		return watchedPods{node, pods, err}
-	}
-	return m.run(ctx, in, out)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Options choose the plugin that load and lines are shown of.
@@ -104,6 +105,8 @@ type Row struct {
 	Name string `json:"name"`
 	// AnnotationProblem says why the node's annotation of a load line is not used; empty if there is no problem.
 	AnnotationProblem string `json:"annotationProblem,omitempty"`
+	// Contested has the target sets that measure the node differently, so that it has no load; nil if none do. Session sets it.
+	Contested *source.Contested `json:"contested,omitempty"`
 	// Pods is the number of pods on the node.
 	Pods int `json:"pods"`
 	// Profiles are the schedulerNames of the pods, sorted.
@@ -162,8 +165,6 @@ type Selection struct {
 	// Order and Reverse sort what Session returns.
 	Order   Order
 	Reverse bool
-	// Context is the context of the kubeconfig, which Session.Interact shows.
-	Context string
 }
 
 // Nodes returns the load of the selected nodes, sorted by name. It fails if a node that is named does not exist.
