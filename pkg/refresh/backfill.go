@@ -154,12 +154,13 @@ func (b *backfill) rest(took, least time.Duration, now time.Time) {
 	b.notBefore = now.Add(max(pause*took, least))
 }
 
-// readPeriod adds the next missing period of the history. It reports whether it could be read.
-func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.WorkloadHistory) bool {
-	logger, began, p := klog.FromContext(ctx), w.Clock.Now(), w.past.next()
+// fetchPeriod reads a period of the history. A panic is an error, so that the next attempt waits.
+func (w *WorkloadWatcher) fetchPeriod(
+	ctx context.Context, history source.WorkloadHistory, p source.Period,
+) (observations []learned.Observation, err error) {
+	defer w.Metrics.recoverPanic(ctx, w.Label, &err)
 	names := w.namesByOwner()
-	var observations []learned.Observation
-	err := history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
+	err = history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
 		workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
 		if name, ok := names[workload]; ok {
 			workload.Name = name
@@ -175,6 +176,13 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 			Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
 		})
 	})
+	return observations, err
+}
+
+// readPeriod adds the next missing period of the history. It reports whether it could be read.
+func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.WorkloadHistory) bool {
+	logger, began, p := klog.FromContext(ctx), w.Clock.Now(), w.past.next()
+	observations, err := w.fetchPeriod(ctx, history, p)
 	w.countRejected()
 	if ctx.Err() != nil {
 		return false

@@ -141,20 +141,19 @@ func (m *Metrics) countRejected(label string, rejected source.Rejected) {
 	}
 }
 
-// recovering returns a refresh whose panics are errors. They are counted, and logged with their stack.
-func (m *Metrics) recovering(label string, refresh func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) (err error) {
-		defer func() {
-			if recovered := recover(); recovered != nil {
-				failed := source.NewPanicError(recovered)
-				m.panics.WithLabelValues(label).Inc()
-				klog.FromContext(ctx).Error(failed, "A refresh panicked. What was read before stays in use: please report this",
-					"source", label, "stack", string(failed.Stack))
-				err = failed
-			}
-		}()
-		return refresh(ctx)
+// recoverPanic makes the panic of a refresh its error. The panic is counted, also as a failed refresh, and logged with its stack.
+// recoverPanic must be deferred.
+func (m *Metrics) recoverPanic(ctx context.Context, label string, err *error) {
+	recovered := recover()
+	if recovered == nil {
+		return
 	}
+	failed := source.NewPanicError(recovered)
+	m.panics.WithLabelValues(label).Inc()
+	m.refreshes.WithLabelValues(label, resultError).Inc()
+	klog.FromContext(ctx).Error(failed, "A refresh panicked. What was read before stays in use: please report this",
+		"source", label, "stack", string(failed.Stack))
+	*err = failed
 }
 
 // DescribeWithStability implements metrics.StableCollector.

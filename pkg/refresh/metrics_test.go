@@ -144,6 +144,44 @@ func TestRun_SurvivesAPanic(t *testing.T) {
 	})
 }
 
+// Commands refresh on demand, without Run.
+func TestRefresh_ReturnsAPanic(t *testing.T) {
+	src := &fakeSource{fetch: func(context.Context, source.Request) (source.Batch, error) { panic("x") }}
+	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock.RealClock{}, NewMetrics(metrics.NewKubeRegistry()))
+	register(w, trust, window)
+	if err := w.Refresh(t.Context()); err == nil || err.Error() != "panic: x" {
+		t.Errorf("Refresh returned %v, want the panic", err)
+	}
+	pods := newPodCluster(t, &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) { panic("x") }}, "")
+	check.OK(t, pods.Refresh(t.Context()))
+	if err := pods.HistoryErr(); err == nil || err.Error() != "panic: x" {
+		t.Errorf("HistoryErr returned %v, want the panic", err)
+	}
+}
+
+// A panic while the history is read is a failed attempt: in an hour, there are as many as for a source that is down.
+func TestWorkloads_RestAfterAPanic(t *testing.T) {
+	attempts := func(fail func() error) (asked int) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			c := newPodCluster(t, &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) {
+				if asked++; asked == 100 {
+					cancel()
+				}
+				return nil, fail()
+			}}, "")
+			c.Clock = clock.RealClock{}
+			c.Run(ctx)
+		})
+		return asked
+	}
+	down := attempts(func() error { return errors.New("down") })
+	if panics := attempts(func() error { panic("x") }); panics != down || down < 2 || down > 20 {
+		t.Errorf("%d attempts with panics, %d with errors", panics, down)
+	}
+}
+
 func TestMoments_MakeWindows(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()

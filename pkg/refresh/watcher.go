@@ -129,7 +129,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced) {
 		return
 	}
-	repeat(ctx, w.clock, retryAfter, w.metrics.recovering(w.label, w.Refresh), func() time.Duration {
+	repeat(ctx, w.clock, retryAfter, w.Refresh, func() time.Duration {
 		requirements, _ := w.registered()
 		return requirements.RefreshInterval
 	})
@@ -159,6 +159,9 @@ func repeat(
 			backoff = nil
 		} else {
 			if backoff == nil {
+				if interval <= 0 { // due at once: a failure must not be repeated without a pause
+					interval = retry
+				}
 				backoff = &wait.Backoff{Duration: min(retry, interval), Factor: 2, Jitter: jitter, Steps: 16, Cap: interval}
 			}
 			delay = backoff.Step()
@@ -174,8 +177,9 @@ func repeat(
 }
 
 // Refresh reads the source once and publishes the result. After an error all load stays as it was, unless the clock went
-// back. Node metrics that were read beside it are published.
-func (w *Watcher) Refresh(ctx context.Context) error {
+// back. Node metrics that were read beside it are published. A panic is an error.
+func (w *Watcher) Refresh(ctx context.Context) (err error) {
+	defer w.metrics.recoverPanic(ctx, w.label, &err)
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
 	began := w.clock.Now()

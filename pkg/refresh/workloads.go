@@ -97,11 +97,12 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
-	repeat(ctx, w.Clock, workloadRetryAfter, w.Metrics.recovering(w.Label, w.refreshDue), w.untilDue)
+	repeat(ctx, w.Clock, workloadRetryAfter, w.refreshDue, w.untilDue)
 }
 
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
-func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
+func (w *WorkloadWatcher) refreshDue(ctx context.Context) (err error) {
+	defer w.Metrics.recoverPanic(ctx, w.Label, &err)
 	ctx = w.logging(ctx)
 	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
 		w.nextRefresh = now.Add(WorkloadInterval)
@@ -137,7 +138,8 @@ const refreshTime = 10 * time.Second
 
 // Refresh observes all pods once, then reads what is missing of the history, within refreshTime. It publishes the results of both.
 // It fails if no resource of the pods could be read.
-func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
+func (w *WorkloadWatcher) Refresh(ctx context.Context) (err error) {
+	defer w.Metrics.recoverPanic(ctx, w.Label, &err)
 	ctx = w.logging(ctx)
 	if err := w.observeNow(ctx, w.Clock.Now()); err != nil {
 		return err

@@ -111,11 +111,13 @@ type Executor struct {
 
 	history History
 	// saved is the stored state, and paused the operator's pause, at the last look.
-	saved   []byte
-	paused  bool
-	loaded  bool
-	plan    *Plan
-	planned time.Time // when the plan was made
+	saved  []byte
+	paused bool
+	loaded bool
+	// unanswered says that the API server did not answer the last look for the scheduler.
+	unanswered bool
+	plan       *Plan
+	planned    time.Time // when the plan was made
 }
 
 // Step ends moves whose replacement is ready or late. Then it begins one move at most. refreshed says that the load was read anew.
@@ -589,17 +591,19 @@ func (e *Executor) settle(ctx context.Context) error {
 	return err
 }
 
-// noteOutage notes the moves whose replacement no scheduler places now: they have the time for that anew.
+// noteOutage notes the moves whose replacement no scheduler places now: they have the time for that anew. An API
+// server that did not answer the last look counts as an outage, too.
 func (e *Executor) noteOutage(ctx context.Context) error {
 	if len(e.history.underWay) == 0 {
 		return nil
 	}
 	why, err := e.World.SchedulerDown(ctx)
-	if err != nil {
+	before := e.unanswered
+	if e.unanswered = err != nil; err != nil {
 		return fmt.Errorf("look for the scheduler: %w", err)
 	}
 	for _, m := range e.history.underWay {
-		if why != "" && !m.isPlaced() {
+		if (why != "" || before) && !m.isPlaced() {
 			m.Unscheduled = e.Clock.Now()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -256,7 +257,7 @@ func (p *planner) count(ctx context.Context) error {
 			if m := p.history.underWay[pod.UID]; ends && m != nil && m.replacement == nil {
 				p.ending++
 			}
-			if ends && p.Now.Sub(pod.DeletionTimestamp.Time) < lateEnd { // its load goes on
+			if ends && !endsTooLong(pod, p.Now) { // its load goes on
 				p.history.nodeOf(info.Node().Name).moved = p.Now
 			}
 		}
@@ -269,6 +270,13 @@ func (p *planner) count(ctx context.Context) error {
 	p.countMissing()
 	p.readBudgets()
 	return nil
+}
+
+// endsTooLong reports whether a pod should have ended, or ends for so long that its node does not wait: a pod may ask for days.
+func endsTooLong(pod *corev1.Pod, now time.Time) bool {
+	late := now.Unix() - pod.DeletionTimestamp.Unix()
+	ends := late + ptr.Deref(pod.DeletionGracePeriodSeconds, 0) // since its deletion
+	return late >= int64(lateEnd/time.Second) || ends >= int64(longestEnding/time.Second)
 }
 
 func (p *planner) readBudgets() {

@@ -559,6 +559,14 @@ func TestMake_Brakes(t *testing.T) {
 			moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5*time.Minute + time.Second)}
 		}, "resting"},
 		{"the moved pod ends within its grace period", func(f *fixture) { moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(time.Hour)} }, "resting"},
+		{"the moved pod ends for half an hour", func(f *fixture) {
+			pod, day := moved(f, "a"), int64(86400)
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(24*time.Hour - 30*time.Minute)}, &day
+		}, "moves"},
+		{"the moved pod ends for 29 minutes", func(f *fixture) {
+			pod, day := moved(f, "a"), int64(86400)
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(24*time.Hour - 29*time.Minute)}, &day
+		}, "resting"},
 		{"a finalizer holds the moved pod", func(f *fixture) { moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5 * time.Minute)} }, "moves"},
 		{"a finalizer holds it after it has ended", func(f *fixture) {
 			pod := moved(f, "a")

@@ -269,6 +269,9 @@ func (m *rebalancing) runningPod(node string, uid types.UID) int {
 // evict evicts the pod, and creates its replacement with the rest of its lifetime.
 func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	now, node, i := m.clock.Now(), m.nodeOf[move.From], m.runningPod(move.From, move.UID)
+	if i < 0 {
+		return fmt.Errorf("evict %s/%s: it does not run on %s", move.Namespace, move.Pod, move.From)
+	}
 	n, p := &m.nodes[node], &m.pods[i]
 	m.flush(i)
 	n.running = slices.DeleteFunc(n.running, func(other int) bool { return other == i })

@@ -44,6 +44,8 @@ const (
 const (
 	maxResponseBytes = 256 << 20
 	maxSeries        = 500_000
+	// maxValue is far above any node's cores and bytes, and keeps sums finite.
+	maxValue = 1e15
 )
 
 // Result is a cluster's history.
@@ -102,6 +104,8 @@ type reader struct {
 	pods   map[[2]string]*pod
 	// read is the number of series by query.
 	read map[string]int
+	// rejected is the number of values that cannot have been measured.
+	rejected int
 }
 
 // Read reads the history. It fails without nodes or usage of pods; History.Missing names other missing data.
@@ -143,7 +147,11 @@ func queries() []query {
 			})},
 		{promql: createdQuery, missing: "kube_pod_created" + ksm + ": pods arrive at their first usage",
 			store: forPod(func(r *reader, p *pod, _ map[string]string, unix float64) {
-				created := time.Duration((unix - float64(r.start.Unix())) * float64(time.Second))
+				since := unix - float64(r.start.Unix())
+				if since > r.length.Seconds() { // a wrong clock
+					return
+				}
+				created := time.Duration(since * float64(time.Second))
 				if !slices.Contains(p.created, created) {
 					p.created = append(p.created, created)
 				}
@@ -184,9 +192,11 @@ func (r *reader) readAll(ctx context.Context) error {
 				first = r.start.Add(from + input.TraceStep) // a sample is of the previous step
 			}
 			series, err := r.queryRange(ctx, q.promql, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
-				if value >= 0 && value <= math.MaxFloat64 {
-					q.store(r, labels, at.Sub(r.start), value)
+				if value > maxValue { // the decoder accepts no others
+					r.rejected++
+					return
 				}
+				q.store(r, labels, at.Sub(r.start), value)
 			})
 			if err != nil {
 				return err
@@ -208,11 +218,18 @@ func (r *reader) queryRange(ctx context.Context, promql string, first, last time
 	elements := response.Matrix(response.ClearMap, func(s *response.Series[map[string]string]) {
 		series++
 		for _, p := range s.Values {
-			visit(s.Metric, p.At, p.Value)
+			// Some servers align times to the step. A far time would stretch a pod's trace without end.
+			if !p.At.Before(first.Add(-input.TraceStep)) && !p.At.After(last.Add(input.TraceStep)) {
+				visit(s.Metric, p.At, p.Value)
+			}
 		}
 	})
-	if _, err = r.client.Send(ctx, parameters, response.Bounds{Bytes: maxResponseBytes, Series: maxSeries}, elements); err != nil {
+	answer, err := r.client.Send(ctx, parameters, response.Bounds{Bytes: maxResponseBytes, Series: maxSeries}, elements)
+	if err != nil {
 		return 0, fmt.Errorf("query %s: %w", promql, err)
+	}
+	for _, n := range answer.Rejected {
+		r.rejected += n
 	}
 	return series, nil
 }
@@ -414,6 +431,9 @@ func (r *reader) missing(bound, idle int) []string {
 	missing = append(missing, "taints of nodes, and the times when nodes came and went: every node takes all pods, all of the time")
 	if bound > 0 {
 		missing = append(missing, text.Count(bound, "pod")+" of DaemonSets or static, with their usage")
+	}
+	if r.rejected > 0 {
+		missing = append(missing, text.Count(r.rejected, "value")+" that cannot have been measured: negative, infinite or too large")
 	}
 	if idle > 0 {
 		missing = append(missing, text.Count(idle, "pod")+" without usage, running for less than two scrapes")

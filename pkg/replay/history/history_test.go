@@ -197,6 +197,48 @@ func TestRead_InfiniteUsageIsUnknown(t *testing.T) {
 	if err != nil || len(h.Input.Pods) != 1 || h.Input.Workloads[0].Name != "web" {
 		t.Errorf("error %v, %+v; want the pod of web alone", err, h)
 	}
+	if missing := strings.Join(h.Missing, "; "); !strings.Contains(missing, "values that cannot have been measured") {
+		t.Errorf("missing %s: does not name the rejected values", missing)
+	}
+}
+
+// Whatever a server answers to a query, the input that follows can be saved, and so has no infinite number.
+func TestRead_ImpossibleNumbers(t *testing.T) {
+	for _, q := range queries() {
+		for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, math.MaxFloat64, 1e308} {
+			series := cluster()
+			for i := range series[q.promql] {
+				series[q.promql][i].value = value
+			}
+			h, err := read(t, series)
+			if err != nil { // without nodes or usages
+				continue
+			}
+			if err := input.Save(t.TempDir()+"/input", h.Input); err != nil {
+				t.Errorf("%s answered with %v: %v", q.promql, value, err)
+			}
+		}
+	}
+}
+
+// A point far in the future would stretch the trace of its pod to it.
+func TestRead_FarFuture(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var result string
+		switch r.FormValue("query") {
+		case capacityQuery:
+			const node = `{"metric": {"node": "a", "resource": "%s"}, "values": [[%d, "8"]]}`
+			result = fmt.Sprintf(node+","+node, "cpu", end.Unix(), "memory", end.Unix())
+		case cpuQuery:
+			result = fmt.Sprintf(`{"metric": {"namespace": "n", "pod": "p"}, "values": [[%d, "1"], [99999999999, "1"]]}`, end.Unix())
+		}
+		_, _ = fmt.Fprintf(w, `{"status": "success", "data": {"resultType": "matrix", "result": [%s]}}`, result)
+	}))
+	defer server.Close()
+	h, err := Read(t.Context(), Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: time.Minute}})
+	if err != nil || len(h.Input.Pods) != 1 || len(h.Input.Pods[0].Trace) != 1 {
+		t.Errorf("error %v, %+v; want a pod with one value", err, h)
+	}
 }
 
 func TestRead_Fails(t *testing.T) {

@@ -80,6 +80,9 @@ func Save(file string, in *Input) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Chmod(0o600); err != nil { // of a file that was there before
+		return err
+	}
 	if !strings.HasSuffix(file, ".gz") {
 		return Write(f, in)
 	}
