@@ -58,6 +58,15 @@ type MetricValues struct {
 // Rejected counts the numbers of responses that cannot have been measured, by reason.
 type Rejected map[load.Rejection]int
 
+// Accept reports whether a number can have been measured. It counts the others.
+func (r Rejected) Accept(v float64) bool {
+	reason := load.RejectionOf(v)
+	if reason != load.Accepted {
+		r[reason]++
+	}
+	return reason == load.Accepted
+}
+
 // Add adds counts.
 func (r Rejected) Add(o Rejected) {
 	for reason, n := range o {

@@ -36,6 +36,7 @@ type world struct {
 	pods    map[string]*corev1.Pod
 	done    []string
 	down    string
+	downErr error
 	// dies is why the scheduler is down after the next dry run.
 	dies string
 	// dryRun and real answer evictions of a pod; without an answer, it is evicted.
@@ -95,7 +96,7 @@ func (w *world) Pods(string) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-func (w *world) SchedulerDown(context.Context) (string, error) { return w.down, nil }
+func (w *world) SchedulerDown(context.Context) (string, error) { return w.down, w.downErr }
 
 func (w *world) Load(context.Context) ([]byte, bool, error) {
 	w.pausedAtLoad = w.paused

@@ -135,6 +135,19 @@ func TestExecutor_Outage(t *testing.T) {
 	w.clock.SetTime(now.Add(15 * time.Minute))
 	w.wants("save", "NotReady web-1")
 
+	// An API server that does not answer tells nothing about the scheduler.
+	w = newWorld(t, newFixture())
+	w.step()
+	w.downErr = errors.New("no answer")
+	w.clock.SetTime(now.Add(10 * time.Minute))
+	if _, err := w.Step(t.Context(), true); !errors.Is(err, w.downErr) {
+		t.Errorf("error %v, want that of the look for the scheduler", err)
+	}
+	w.downErr = nil
+	w.wants()
+	w.clock.SetTime(now.Add(15 * time.Minute))
+	w.wants("save", "NotReady web-1")
+
 	w = newWorld(t, newFixture())
 	w.step()
 	w.replace("web-1", "b", false) // it has a node, and needs no scheduler

@@ -76,13 +76,17 @@ type Point struct {
 type Series struct {
 	newest time.Time
 	stats  []load.Stat
+	// rejected counts the points that cannot have been measured.
+	rejected source.Rejected
 }
 
 // Summarize returns the summary of points, in any order, over the range's windows. It drops points in the future, which hosts with
-// a wrong clock send. It does not keep points.
+// a wrong clock send, and those that cannot have been measured. It does not keep points.
 func (r Range) Summarize(points []Point, now time.Time) Series {
-	points = slices.DeleteFunc(points, func(p Point) bool { return p.Time.After(now.Add(r.Step)) })
-	var s Series
+	s := Series{rejected: source.Rejected{}}
+	points = slices.DeleteFunc(points, func(p Point) bool {
+		return p.Time.After(now.Add(r.Step)) || !math.IsNaN(p.Value) && !s.rejected.Accept(p.Value)
+	})
 	for _, p := range points {
 		if !math.IsNaN(p.Value) && p.Time.After(s.newest) {
 			s.newest = p.Time

@@ -96,6 +96,9 @@ func (s *Source) FetchBy(
 	table, problems := measure(ctx, nodes)
 	problem := source.Summary(problems)
 	batch := source.Batch{Samples: table.Samples(request.Windows)}
+	if len(table.rejected) > 0 {
+		batch.Rejected = table.rejected
+	}
 	if len(batch.Samples) == 0 && problem != nil {
 		return source.Batch{}, problem
 	}

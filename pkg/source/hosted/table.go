@@ -25,6 +25,7 @@ type Table struct {
 	// series whose host is a node, and hostless the series without a host.
 	known, series, matched, hostless [load.ResourceCount]int
 	unmatched                        map[string]struct{}
+	rejected                         source.Rejected
 }
 
 type measured struct {
@@ -39,7 +40,7 @@ type measured struct {
 func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) *Table {
 	return &Table{
 		nodes: nodes, index: source.NewNodeIndex(nodes), suffix: suffix, excerpt: excerpt,
-		stats: map[time.Duration][][load.ResourceCount]measured{}, unmatched: map[string]struct{}{},
+		stats: map[time.Duration][][load.ResourceCount]measured{}, unmatched: map[string]struct{}{}, rejected: source.Rejected{},
 	}
 }
 
@@ -48,6 +49,7 @@ func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) 
 // series, and one without a host.
 func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, series Series) {
 	t.series[r]++
+	t.rejected.Add(series.rejected)
 	if host == "" {
 		t.hostless[r]++
 		t.addUnmatched("a series without a host")
@@ -67,6 +69,9 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 			t.stats[window] = make([][load.ResourceCount]measured, len(t.nodes))
 		}
 		m := measured{stat: series.stats[i], end: series.newest, exact: exact}
+		if !t.rejected.Accept(m.stat.Mean) { // a sum of huge numbers
+			continue
+		}
 		old := &t.stats[window][position][r]
 		if !old.stat.Known {
 			t.known[r]++

@@ -65,6 +65,27 @@ func TestTable_Hosts(t *testing.T) {
 	}
 }
 
+// A sum of huge values is infinite. The series must not displace another one of the node.
+func TestTable_ImpossibleSeries(t *testing.T) {
+	now, rng := time.Unix(600, 0), Range{Step: time.Minute, Windows: []time.Duration{time.Hour}}
+	for _, hugeFirst := range []bool{false, true} {
+		table := NewTable([]*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, "", text.Excerpt)
+		for _, huge := range []bool{hugeFirst, !hugeFirst} {
+			value := 0.5
+			if huge {
+				value = math.MaxFloat64
+			}
+			points := []Point{{now, value}, {now.Add(-time.Minute), value}, {now.Add(-2 * time.Minute), -value}}
+			table.Offer("n1", load.CPU, rng, now, rng.Summarize(points, now))
+		}
+		samples := table.Samples(rng.Windows)
+		if len(samples) != 1 || samples[0].Stats[load.CPU].Mean != 0.5 {
+			t.Errorf("huge first: %t: samples %+v, want 0.5", hugeFirst, samples)
+		}
+		check.Equal(t, "rejected", source.Rejected{load.RejectedNotANumber: 1, load.RejectedNegative: 2}, table.rejected)
+	}
+}
+
 func TestTable_UnmatchedAreBounded(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	table := NewTable([]*corev1.Node{node}, ".example.com", text.Excerpt)
@@ -168,6 +189,10 @@ func TestSummarize(t *testing.T) {
 		// A point that begins in a Step may be valid; a later one comes from a wrong clock.
 		"the future": {[]Point{at(13, 100), at(10, 6), at(9, 2)}, time.Unix(600, 0), []load.Stat{
 			{Mean: 4, StdDev: 2, Known: true}, {Mean: 4, StdDev: 2, Span: 2 * time.Minute, Known: true},
+		}},
+		// Averaged, −10 would make a busy node idle.
+		"an impossible point": {[]Point{at(9, -10), at(10, 0.9)}, time.Unix(600, 0), []load.Stat{
+			{Mean: 0.9, StdDev: nan, Span: time.Minute, Known: true}, {Mean: 0.9, StdDev: nan, Span: time.Minute, Known: true},
 		}},
 		"a gap within the window": {[]Point{at(7, 1), at(8, nan), at(9, nan), at(10, 3)}, time.Unix(600, 0), []load.Stat{
 			{Mean: 3, StdDev: nan, Span: time.Minute, Known: true}, {Mean: 2, StdDev: 1, Known: true},

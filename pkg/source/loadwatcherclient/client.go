@@ -70,9 +70,9 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	if err != nil {
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
-	measured, err := s.read(ctx, len(nodes))
+	measured, rejected, err := s.read(ctx, len(nodes))
 	if err != nil {
-		return source.Batch{}, err
+		return source.Batch{Rejected: rejected}, err
 	}
 	samples, unmatched := s.attribute(measured, nodes)
 	s.unmatched.Log(
@@ -81,21 +81,20 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 		s.client.Endpoint(wire.Path),
 	)
 	if len(samples) == 0 {
-		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
+		return source.Batch{Rejected: rejected}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
 			s.client.Endpoint(wire.Path), len(measured), len(nodes), text.FirstN(unmatched))
 	}
-	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
+	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched), Rejected: rejected}, nil
 }
 
 // read returns the samples of all hosts with a mean, sorted by host; at least one. The number of nodes bounds the document.
-func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
+func (s *Source) read(ctx context.Context, nodes int) (samples []load.Sample, rejected source.Rejected, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.client.URL(wire.Path).String(), http.NoBody)
 	if err != nil {
-		return nil, s.client.Explain(err)
+		return nil, nil, s.client.Explain(err)
 	}
 	req.Header.Set("Accept", "application/json")
 	maxBytes := min(source.MaxResponseBytes(nodes), wire.MaxBytes)
-	var samples []load.Sample
 	err = s.client.Exchange(req, maxBytes, func(resp *http.Response) error {
 		if resp.StatusCode != http.StatusOK {
 			return s.refusal(resp)
@@ -108,12 +107,13 @@ func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
 			}
 			return err
 		}
+		rejected = document.Rejected()
 		if samples, err = document.Samples(); err == nil && len(samples) == 0 {
 			err = errors.New("the response has no host's CPU or memory")
 		}
 		return err
 	})
-	return samples, err
+	return samples, rejected, err
 }
 
 func (s *Source) refusal(resp *http.Response) error {

@@ -112,6 +112,10 @@ func TestFetch(t *testing.T) {
 			want: source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
 		},
 		{
+			name: "impossible values are left out and counted", nodes: []*corev1.Node{node("n1"), node("n2")}, hosts: map[string]float64{"n1": 25, "n2": -1},
+			want: source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, Rejected: source.Rejected{load.RejectedNegative: 1}},
+		},
+		{
 			name: "a host is found by the node's address, port or not", nodes: []*corev1.Node{node("n1", "10.0.0.1"), node("n2", "10.0.0.2")},
 			hosts: map[string]float64{"10.0.0.1": 25, "10.0.0.2:9100": 50}, want: source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
 		},

@@ -280,7 +280,8 @@ type podMetrics struct {
 	} `json:"containers"`
 }
 
-// usage returns the sum over all containers, in milliCPU or bytes, and whether there is one.
+// usage returns the sum over all containers, in milliCPU or bytes, and whether there is one. One impossible value is not added to
+// others.
 func (m *podMetrics) usage(r load.Resource) (sum float64, ok bool) {
 	for i := range m.Containers {
 		value, ok := m.Containers[i].Usage[corev1.ResourceName(r.String())]
@@ -288,7 +289,11 @@ func (m *podMetrics) usage(r load.Resource) (sum float64, ok bool) {
 			return 0, false
 		}
 		used := resource.Quantity(value)
-		sum += used.AsApproximateFloat64()
+		amount := used.AsApproximateFloat64()
+		if load.RejectionOf(amount) != load.Accepted {
+			return amount, true // the reader rejects and counts it
+		}
+		sum += amount
 	}
 	if r == load.CPU {
 		sum *= 1000

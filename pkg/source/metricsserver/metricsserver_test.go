@@ -285,6 +285,7 @@ func TestFetchPods(t *testing.T) {
 			pod("a", list("cpu", "250m", "memory", "1Ki"), list("cpu", "1500000n", "memory", "1Ki")),
 			pod("b", list("cpu", "1", "memory", "1Ki"), list("cpu", "1")), // one container's memory is not known
 			pod("c"),
+			pod("d", list("cpu", "-5", "memory", "1Ki"), list("cpu", "6", "memory", "1Ki")), // not a core: the reader rejects −5
 		}})
 	}))
 	if failed != [load.ResourceCount]error{} {
@@ -294,6 +295,8 @@ func TestFetchPods(t *testing.T) {
 		{Namespace: "shop", Pod: "a", Resource: load.CPU, Usage: 251.5},
 		{Namespace: "shop", Pod: "a", Resource: load.Memory, Usage: 2048},
 		{Namespace: "shop", Pod: "b", Resource: load.CPU, Usage: 2000},
+		{Namespace: "shop", Pod: "d", Resource: load.CPU, Usage: -5},
+		{Namespace: "shop", Pod: "d", Resource: load.Memory, Usage: 2048},
 	}
 	check.Equal(t, "usages", want, usages)
 	check.Equal(t, "requests", []string{"GET /apis/metrics.k8s.io/v1beta1/pods"}, asked)

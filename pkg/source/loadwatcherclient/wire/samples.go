@@ -23,7 +23,8 @@ var ErrTooLate = errors.New("dated after the year 9999")
 
 const percent = 100
 
-// Samples returns one sample for each host with a mean of CPU or memory, sorted by host. Values are unchecked.
+// Samples returns one sample for each host with a mean of CPU or memory, sorted by host. Values that
+// cannot have been measured are left out.
 //   - Average is preferred to Latest, and Latest to Unset. A deviation without any of them does not count.
 //   - Of several values of a type and operator, the highest counts.
 //   - A sample of Latest alone is momentary, with a Window of 0. All others are over the document's window.
@@ -58,6 +59,23 @@ func (d *Document) Samples() ([]load.Sample, error) {
 	return samples, nil
 }
 
+// Rejected counts the values of CPU and memory that cannot have been measured.
+func (d *Document) Rejected() (rejected map[load.Rejection]int) {
+	for _, host := range d.Data.NodeMetricsMap {
+		for i := range host.Metrics {
+			if m := &host.Metrics[i]; m.Value != nil && (m.Type == CPU || m.Type == Memory) {
+				if reason := load.RejectionOf(*m.Value); reason != load.Accepted {
+					if rejected == nil {
+						rejected = map[load.Rejection]int{}
+					}
+					rejected[reason]++
+				}
+			}
+		}
+	}
+	return rejected
+}
+
 // span returns the duration or, if it is invalid, the time from start to end; 0 if neither is positive.
 func (w Window) span() time.Duration {
 	if d, err := time.ParseDuration(w.Duration); err == nil && d > 0 {
@@ -74,7 +92,7 @@ func (w Window) span() time.Duration {
 func statOf(metrics []Metric, resourceType string) (stat load.Stat, ofWindow bool) {
 	highest := map[string]float64{} // by operator
 	for i := range metrics {
-		if m := &metrics[i]; m.Type == resourceType && m.Value != nil {
+		if m := &metrics[i]; m.Type == resourceType && m.Value != nil && load.RejectionOf(*m.Value) == load.Accepted {
 			if value, ok := highest[m.Operator]; !ok || *m.Value > value {
 				highest[m.Operator] = *m.Value
 			}

@@ -203,8 +203,8 @@ func TestSamples_OneNode(t *testing.T) {
 			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
 		{
-			name: "impossible values pass: the reader checks them", metrics: []Metric{metric(CPU, Average, -10), metric(Memory, Average, 250)},
-			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(-0.1), load.Memory: meanOnly(2.5)}},
+			name: "impossible values are left out", metrics: []Metric{metric(CPU, Average, -10), metric(CPU, Latest, 30), metric(Memory, Average, 250)},
+			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.3), load.Memory: meanOnly(2.5)}},
 		},
 		{name: "a node without metrics has no sample"},
 	}

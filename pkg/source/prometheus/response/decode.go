@@ -108,12 +108,7 @@ type numbers struct {
 
 // accept reports whether a value is finite, and not negative unless the query's values may be. It counts other values.
 func (n *numbers) accept(v float64) bool {
-	reason := load.RejectionOf(v)
-	if reason == load.Accepted || n.signed && reason == load.RejectedNegative {
-		return true
-	}
-	n.rejected.Add(source.Rejected{reason: 1})
-	return false
+	return n.signed && load.RejectionOf(v) == load.RejectedNegative || n.rejected.Accept(v)
 }
 
 // Elements decodes the elements of a result.
