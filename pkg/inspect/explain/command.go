@@ -43,9 +43,8 @@ is measured by Prometheus or metrics-server, else estimated. Quantiles (statisti
 TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob or namespace, or kubectl's
 short name. Of a workload, the next pod is explained. Of a namespace, each pod has a line; --top limits them, to 100 by default.
 
-A file holds one Pod, or one workload whose next pod is explained. The pod gets the API server's
-defaults, priority, LimitRange defaults and overhead. For other admission plugins and webhooks, let the API server
-admit it first:
+A file holds one Pod, or one workload whose next pod is explained. The pod gets the API server's defaults, priority
+and LimitRange defaults. For RuntimeClasses, other admission plugins and webhooks, let the API server admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.

@@ -74,8 +74,7 @@ func (c *Creator) NoteIgnored(m *Manifest) {
 
 // Create returns the next pods of the workload, after admission. alike reports whether they all fit the same nodes.
 func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*corev1.Pod, alike bool, err error) {
-	// The scheduler looks up the selectors of ReplicaSets and StatefulSets to spread their pods.
-	if w.Owner != nil && !w.isJob() {
+	if w.Owner != nil {
 		c.Add(w.Owner)
 	}
 	alike = true
@@ -90,6 +89,9 @@ func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*
 		if pod.Spec.NodeName != "" {
 			c.Note("%s: spec.nodeName is %s, which bypasses every scheduler. The pod is placed without it", w, pod.Spec.NodeName)
 			pod.Spec.NodeName = ""
+		}
+		if class := pod.Spec.RuntimeClassName; class != nil {
+			c.Note("%s: the overhead, node selector and tolerations of RuntimeClass %s are not added", w, *class)
 		}
 		for _, claim := range claims {
 			c.addClaim(pod, claim)

@@ -2,10 +2,7 @@ package manifest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"hash/fnv"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -13,17 +10,17 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes/scheme"
 	podapi "k8s.io/kubernetes/pkg/api/pod"
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
 	coredefaults "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/controller"
 	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
-	hashutil "k8s.io/kubernetes/pkg/util/hash"
+	"k8s.io/kubernetes/pkg/util/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -34,13 +31,12 @@ type Workload struct {
 	Kind, Namespace, Name string
 	// Replicas is the number of pods: 1 for a Pod, and the parallelism of a Job.
 	Replicas int
-	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod and a DaemonSet.
+	// Owner is a ReplicaSet, StatefulSet or ReplicationController. The scheduler spreads pods by its selector, and reads no others.
 	Owner runtime.Object
 
-	// selector is the object's; nil if its kind needs none. meta and spec are the pod template's.
-	selector *metav1.LabelSelector
-	meta     metav1.ObjectMeta
-	spec     corev1.PodSpec
+	// meta and spec are the pod template's.
+	meta metav1.ObjectMeta
+	spec corev1.PodSpec
 	// claims are a StatefulSet's claim templates. Its pods have ordinals, from firstOrdinal on.
 	claims       []corev1.PersistentVolumeClaim
 	ordinals     bool
@@ -62,35 +58,36 @@ func Of(object runtime.Object) *Workload {
 		return ofDeployment(o)
 	case *appsv1.ReplicaSet:
 		appsdefaults.SetObjectDefaults_ReplicaSet(o)
-		of := metav1.TypeMeta{Kind: "ReplicaSet", APIVersion: "apps/v1"}
-		return owned(of, o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
+		return owned(o, &o.Spec.Template, o.Spec.Replicas)
 	case *corev1.ReplicationController:
 		if o.Spec.Template == nil {
 			o.Spec.Template = &corev1.PodTemplateSpec{} // validate refuses it, as the API server does
 		}
 		coredefaults.SetObjectDefaults_ReplicationController(o)
-		selector := &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
-		of := metav1.TypeMeta{Kind: "ReplicationController", APIVersion: "v1"}
-		return owned(of, o, &o.ObjectMeta, o.Spec.Template, o.Spec.Replicas, selector)
+		return owned(o, o.Spec.Template, o.Spec.Replicas)
 	case *appsv1.StatefulSet:
 		appsdefaults.SetObjectDefaults_StatefulSet(o)
-		of := metav1.TypeMeta{Kind: "StatefulSet", APIVersion: "apps/v1"}
-		w := owned(of, o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
+		w := owned(o, &o.Spec.Template, o.Spec.Replicas)
 		w.claims, w.ordinals = o.Spec.VolumeClaimTemplates, true
 		w.firstOrdinal = int(ptr.Deref(o.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start)
 		return w
 	case *appsv1.DaemonSet: // its pods have no node yet: the controller writes the node's name into their affinity
 		appsdefaults.SetObjectDefaults_DaemonSet(o)
 		daemonutil.AddOrUpdateDaemonPodTolerations(&o.Spec.Template.Spec)
-		w := owned(metav1.TypeMeta{Kind: "DaemonSet", APIVersion: "apps/v1"}, o, &o.ObjectMeta, &o.Spec.Template, nil, o.Spec.Selector)
-		w.Owner = nil // the scheduler does not read DaemonSets
+		w := owned(o, &o.Spec.Template, nil)
+		w.Owner = nil
 		return w
 	case *batchv1.Job:
-		return ofJob(o)
+		parallelism := ptr.Deref(o.Spec.Parallelism, 1)
+		atATime := min(parallelism, ptr.Deref(o.Spec.Completions, parallelism))
+		w := owned(o, &o.Spec.Template, &atATime)
+		w.Owner = nil
+		w.meta.Labels = labels.CloneAndAddLabel(labels.CloneAndAddLabel(w.meta.Labels, batchv1.JobNameLabel, o.Name), "job-name", o.Name)
+		return w
 	case *batchv1.CronJob: // its next Job, whose name ends with the minutes since 1970
 		job := &batchv1.Job{ObjectMeta: o.Spec.JobTemplate.ObjectMeta, Spec: o.Spec.JobTemplate.Spec}
 		job.Namespace, job.Name = o.Namespace, o.Name+"-00000000"
-		w := ofJob(job)
+		w := Of(job)
 		w.Kind, w.Name = "CronJob", o.Name
 		return w
 	}
@@ -99,56 +96,40 @@ func Of(object runtime.Object) *Workload {
 
 // ofDeployment derives the ReplicaSet's name and labels as the controller of Deployments does.
 func ofDeployment(d *appsv1.Deployment) *Workload {
+	const label = appsv1.DefaultDeploymentUniqueLabelKey
 	appsdefaults.SetObjectDefaults_Deployment(d)
-	h := fnv.New32a()
-	hashutil.DeepHashObject(h, d.Spec.Template)
-	hash := rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
-	template, selector := d.Spec.Template.DeepCopy(), d.Spec.Selector.DeepCopy()
-	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
-	if selector != nil {
-		selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
-	}
+	hash := controller.ComputeHash(&d.Spec.Template, nil)
+	template, selector := d.Spec.Template.DeepCopy(), ptr.Deref(d.Spec.Selector, metav1.LabelSelector{})
+	template.Labels = labels.CloneAndAddLabel(template.Labels, label, hash)
 	w := Of(&appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash},
-		Spec:       appsv1.ReplicaSetSpec{Selector: selector, Template: *template, Replicas: d.Spec.Replicas},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector: labels.CloneSelectorAndAddLabel(&selector, label, hash), Template: *template, Replicas: d.Spec.Replicas,
+		},
 	})
-	w.Kind, w.Name, w.selector = "Deployment", d.Name, d.Spec.Selector
+	w.Kind, w.Name = "Deployment", d.Name
 	return w
 }
 
-func ofJob(job *batchv1.Job) *Workload {
-	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
-	atATime := min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
-	w := owned(metav1.TypeMeta{Kind: "Job", APIVersion: "batch/v1"}, job, &job.ObjectMeta, &job.Spec.Template, &atATime, nil)
-	w.meta.Labels = with(with(w.meta.Labels, batchv1.JobNameLabel, job.Name), "job-name", job.Name)
-	return w
+// object is an object of Kubernetes, with metadata.
+type object interface {
+	runtime.Object
+	metav1.Object
 }
 
-func owned(
-	of metav1.TypeMeta, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32,
-	selector *metav1.LabelSelector,
-) *Workload {
-	if meta.UID == "" {
-		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", of.Kind, meta.Namespace, meta.Name))
-	}
-	controller := metav1.OwnerReference{
-		APIVersion: of.APIVersion, Kind: of.Kind, Name: meta.Name, UID: meta.UID,
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+func owned(owner object, template *corev1.PodTemplateSpec, replicas *int32) *Workload {
+	kinds, _, _ := scheme.Scheme.ObjectKinds(owner) // never fails for the kinds of Of
+	kind := kinds[0].Kind
+	if owner.GetUID() == "" {
+		owner.SetUID(types.UID(fmt.Sprintf("manifest/%s/%s/%s", kind, owner.GetNamespace(), owner.GetName())))
 	}
 	return &Workload{
-		Kind: of.Kind, Namespace: meta.Namespace, Name: meta.Name, Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
-		selector: selector, spec: template.Spec, meta: metav1.ObjectMeta{
-			Namespace: meta.Namespace, Labels: template.Labels, Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{controller},
+		Kind: kind, Namespace: owner.GetNamespace(), Name: owner.GetName(), Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
+		spec: template.Spec, meta: metav1.ObjectMeta{
+			Namespace: owner.GetNamespace(), Labels: template.Labels, Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kinds[0])},
 		},
 	}
-}
-
-func with(m map[string]string, key, value string) map[string]string {
-	copied := map[string]string{}
-	maps.Copy(copied, m)
-	copied[key] = value
-	return copied
 }
 
 // Pod returns the pod of an index from 0 with its claims. It has the API server's defaults and a UID, and no node.
@@ -166,7 +147,8 @@ func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim)
 	pod.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s/%d", w.Kind, w.Namespace, w.Name, index))
 	pod.Status.Phase = corev1.PodPending
 	if w.ordinals {
-		pod.Labels = with(with(pod.Labels, appsv1.StatefulSetPodNameLabel, pod.Name), appsv1.PodIndexLabel, ordinal)
+		pod.Labels = labels.CloneAndAddLabel(
+			labels.CloneAndAddLabel(pod.Labels, appsv1.StatefulSetPodNameLabel, pod.Name), appsv1.PodIndexLabel, ordinal)
 	}
 	var claims []*corev1.PersistentVolumeClaim
 	for i := range w.claims {
@@ -189,21 +171,9 @@ func (w *Workload) claim(pod *corev1.Pod, template *corev1.PersistentVolumeClaim
 	return claim
 }
 
-// validate returns the first mistake for which the API server would refuse the workload or its pods.
+// validate returns the first mistake for which the API server would refuse the workload's pods.
 func (w *Workload) validate() error {
-	if w.Name == "" {
-		return errors.New("metadata.name: required")
-	}
-	if w.Replicas < 0 {
-		return fmt.Errorf("replicas: %d; write 0 or more", w.Replicas)
-	}
-	if err := w.validateSelector(); err != nil {
-		return err
-	}
 	pod, _ := w.Pod(0)
-	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && w.isJob() {
-		pod.Spec.RestartPolicy = corev1.RestartPolicyNever // Always is the default of pods; Jobs have no default
-	}
 	var internal core.Pod
 	if err := coredefaults.Convert_v1_Pod_To_core_Pod(pod, &internal, nil); err != nil {
 		return err
@@ -211,25 +181,6 @@ func (w *Workload) validate() error {
 	options := podapi.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
 	if errs := validation.ValidatePodCreate(&internal, options); len(errs) > 0 {
 		return fmt.Errorf("its pods: %w", errs[0])
-	}
-	return nil
-}
-
-// validateSelector fails unless the selector matches the template, where the kind needs one.
-func (w *Workload) validateSelector() error {
-	if w.Kind == "Pod" || w.isJob() {
-		return nil
-	}
-	if w.selector == nil {
-		return errors.New("spec.selector: required")
-	}
-	switch s, err := metav1.LabelSelectorAsSelector(w.selector); {
-	case err != nil:
-		return fmt.Errorf("spec.selector: %w", err)
-	case s.Empty():
-		return errors.New("spec.selector: empty; write the labels of spec.template")
-	case !s.Matches(labels.Set(w.meta.Labels)):
-		return fmt.Errorf("spec.template.metadata.labels: %q; write labels that spec.selector %q matches", labels.Set(w.meta.Labels), s)
 	}
 	return nil
 }
@@ -250,5 +201,3 @@ func (w *Workload) Owns(pod *corev1.Pod) bool {
 	}
 	return owner.Kind == w.Kind && owner.Name == w.Name
 }
-
-func (w *Workload) isJob() bool { return w.Kind == "Job" || w.Kind == "CronJob" }
