@@ -115,7 +115,7 @@ func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", program.Version
 // registerBuildInfo registers plimsoll_build_info, the counterpart of kubernetes_build_info.
 func registerBuildInfo(registry refresh.Registry) {
 	info := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "plimsoll_build_info",
+		Name:           refresh.BuildInfo,
 		Help:           "Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"version", "kubernetes"})

@@ -45,6 +45,7 @@ type Registry interface {
 
 // Names of metrics that doctor reads.
 const (
+	BuildInfo      = "plimsoll_build_info"
 	RefreshTotal   = "plimsoll_refresh_total"
 	LoadNodes      = "plimsoll_load_nodes"
 	Workloads      = "plimsoll_workloads"

@@ -79,14 +79,6 @@ func MinorOfImage(image string) string {
 	return ""
 }
 
-// ImageOfMinor returns the image with another minor version in its tag, without a digest. It is empty if the tag has none.
-func ImageOfMinor(image, minor string) string {
-	if !minorTag.MatchString(image) {
-		return ""
-	}
-	return minorTag.ReplaceAllString(image, "${1}"+minor+"${3}")
-}
-
 // stockImage matches the image of a stock scheduler, whose tag is its Kubernetes version.
 var stockImage = regexp.MustCompile(`(^|/)kube-scheduler(-[a-z0-9]+)?:v\d+\.\d+\.\d+([-._][^:/@]*)?(@[^/@]*)?$`)
 

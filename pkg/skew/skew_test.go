@@ -87,18 +87,6 @@ func TestMinorOfImage(t *testing.T) {
 	}
 }
 
-func TestImageOfMinor(t *testing.T) {
-	for image, want := range map[string]string{
-		"registry:5000/team-k8s1.37/plimsoll:0.1.0-k8s1.37": "registry:5000/team-k8s1.37/plimsoll:0.1.0-k8s1.36",
-		"plimsoll:0.1.0-k8s1.37-hardened.2@sha256:0123":     "plimsoll:0.1.0-k8s1.36-hardened.2",
-		"plimsoll:v0.1.0": "",
-	} {
-		if got := skew.ImageOfMinor(image, "1.36"); got != want {
-			t.Errorf("image %q becomes %q, want %q", image, got, want)
-		}
-	}
-}
-
 func TestOtherCommand(t *testing.T) {
 	const want = "this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ"
 	if got := skew.OtherCommand("1.36", "1.37"); got != want {

@@ -19,23 +19,24 @@ import (
 type reporter = func(advice []Advice, format string, args ...any) []Result
 
 // Fine is the result of a check with nothing to fix.
-func Fine(format string, args ...any) []Result {
-	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
-}
+func Fine(format string, args ...any) []Result { return resultOf(OK, nil, format, args) }
 
 // Warn is the result of a check that found a Warning.
 func Warn(advice []Advice, format string, args ...any) []Result {
-	return []Result{{Status: Warning, Message: fmt.Sprintf(format, args...), Advice: advice}}
+	return resultOf(Warning, advice, format, args)
 }
 
 // Fail is the result of a check that found an Error.
 func Fail(advice []Advice, format string, args ...any) []Result {
-	return []Result{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
+	return resultOf(Error, advice, format, args)
 }
 
 // Skip is the result of a check that does not apply, or not yet.
-func Skip(format string, args ...any) []Result {
-	return []Result{{Status: Skipped, Message: fmt.Sprintf(format, args...)}}
+func Skip(format string, args ...any) []Result { return resultOf(Skipped, nil, format, args) }
+
+// resultOf escapes characters that could control a terminal, for every output format.
+func resultOf(status Status, advice []Advice, format string, args []any) []Result {
+	return []Result{{Status: status, Message: text.Escape(fmt.Sprintf(format, args...)), Advice: advice}}
 }
 
 // failIf returns fail or warn.
@@ -50,12 +51,17 @@ func failIf(severe bool) reporter {
 func Advise(format string, args ...any) []Advice { return adviseYAML("", format, args...) }
 
 func adviseYAML(yaml, format string, args ...any) []Advice {
-	return []Advice{{Text: fmt.Sprintf(format, args...), YAML: yaml}}
+	return []Advice{{Text: text.Escape(fmt.Sprintf(format, args...)), YAML: escapeLines(yaml)}}
+}
+
+// escapeLines keeps line breaks, which commands and YAML need.
+func escapeLines(lines string) string {
+	return strings.Join(text.Each(strings.Split(lines, "\n"), text.Escape), "\n")
 }
 
 // AdviseRun advises to run a command against the cluster that was checked.
 func (f *Facts) AdviseRun(command cluster.Command, format string, args ...any) []Advice {
-	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command.For(f.chosen)}}
+	return []Advice{{Text: text.Escape(fmt.Sprintf(format, args...)), Command: escapeLines(command.For(f.chosen))}}
 }
 
 // adviseGrant advises to grant the user permissions. todo has no period.

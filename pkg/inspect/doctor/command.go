@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,20 +64,12 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 	return command
 }
 
-// validate fails if a flag is wrong.
-func (o *doctorOptions) validate() error {
-	if err := o.output.Validate(); err != nil {
+func (o *doctorOptions) run(cmd *cobra.Command) error {
+	if err := cmp.Or(o.output.Validate(), o.selected.Validate(o.suppliers...)); err != nil {
 		return err
 	}
 	if o.failOn != string(Warning) && o.failOn != string(Error) {
 		return cluster.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
-	}
-	return o.selected.Validate(o.suppliers...)
-}
-
-func (o *doctorOptions) run(cmd *cobra.Command) error {
-	if err := o.validate(); err != nil {
-		return err
 	}
 	conn, err := o.cluster.Connect(cmd)
 	if err != nil {

@@ -2,13 +2,11 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -24,12 +22,6 @@ import (
 func (f *Facts) checkFound() []Result {
 	if f.configurationErr == nil {
 		return nil
-	}
-	if failed, isStatus := errors.AsType[*apierrors.StatusError](f.configurationErr); isStatus && apierrors.IsNotFound(failed) {
-		if details := failed.Status().Details; details != nil && details.Kind == "configmaps" {
-			return Fail(f.AdviseRun(cluster.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
-				"Create it there, or correct its name. See whether another namespace has it:"), "%s", OneLine(f.configurationErr))
-		}
 	}
 	const advice = "Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE."
 	return Fail(Advise(advice), "%s", OneLine(f.configurationErr))
@@ -214,75 +206,19 @@ func (f *Facts) checkPods() []Result {
 	})
 }
 
-type powerArgs interface {
-	config.PowerModels
-	// AddDefaultPowerModel adds a model for all nodes.
-	AddDefaultPowerModel(config.PowerModel)
-}
-
-// powerPlugin is an enabled plugin with power models, by "profile NAME: PLUGIN".
-type powerPlugin struct {
-	name string
-	args powerArgs
-	// podFile is the file with the models that only the scheduler's pod has; empty if they are known here.
-	podFile string
-}
-
-func (f *Facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (all []powerPlugin) {
-	w := f.Configuration.Workload
-	for _, profile := range cfg.Profiles {
-		for _, plugin := range profile.PluginConfig {
-			args, ok := plugin.Args.(powerArgs)
-			if !ok || !configlint.Builds(&profile, plugin.Name) {
-				continue
-			}
-			p := powerPlugin{name: fmt.Sprintf("profile %s: %s", text.Excerpt(profile.SchedulerName), plugin.Name), args: args}
-			if _, byName := args.HasPowerModels(); !byName && f.powerModelFile == "" && w != nil {
-				p.podFile = w.Env[config.NodePowerModelVariable]
-			}
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// withPowerModels returns the configuration to simulate. The plugin does not start without models, so a placeholder replaces a
-// file that only the pod has.
+// withPowerModels returns the configuration to simulate. A plugin that needs power models does not start without any, so a
+// placeholder replaces a file that only the scheduler's pod has.
 func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
-	g.powerModelFile = os.Getenv(config.NodePowerModelVariable)
-	simulated := g.Configuration.Decoded.DeepCopy()
-	for _, p := range g.powerPlugins(simulated) {
-		if p.podFile != "" {
-			p.args.AddDefaultPowerModel(config.PowerModel{K1: 1, K2: 0.01})
+	simulated, w := g.Configuration.Decoded.DeepCopy(), g.Configuration.Workload
+	if w == nil || w.Env[config.NodePowerModelVariable] == "" || os.Getenv(config.NodePowerModelVariable) != "" {
+		return simulated
+	}
+	for _, profile := range simulated.Profiles {
+		for _, plugin := range profile.PluginConfig {
+			if args, ok := plugin.Args.(interface{ AddDefaultPowerModel(config.PowerModel) }); ok {
+				args.AddDefaultPowerModel(config.PowerModel{K1: 1, K2: 0.01})
+			}
 		}
 	}
 	return simulated
-}
-
-func (f *Facts) checkPowerModels() []Result {
-	return each(f.powerPlugins(f.Configuration.Decoded), f.checkModelled)
-}
-
-func (f *Facts) checkModelled(p powerPlugin) []Result {
-	has, byName := p.args.HasPowerModels()
-	switch {
-	case p.podFile != "":
-		return Warn(f.adviseInPod("Check in the scheduler's pod, which has the file:"),
-			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.podFile))
-	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // the file has models by name
-		return nil
-	}
-	var without []string
-	for _, node := range f.nodes {
-		if p.args.PowerModelOf(node.Name, node.Labels) == nil {
-			without = append(without, node.Name)
-		}
-	}
-	if len(without) == 0 {
-		return Fine("%s has a power model of every node", p.name)
-	}
-	const example = "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
-	return failIf(len(without) == len(f.nodes))(
-		f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
-		"%s has no power model of %d of %s (%s)", p.name, len(without), text.Count(len(f.nodes), "node"), text.FirstN(without))
 }

@@ -195,7 +195,8 @@ func Run(ctx context.Context, conn *cluster.Connection, o Options) (*Report, err
 func reportOn(f *Facts) *Report {
 	r := &Report{}
 	if f.Configuration != nil {
-		r.Configuration, r.Restart = f.Configuration.Origin, f.Configuration.Workload.RestartCommand().For(f.chosen)
+		r.Configuration = text.Escape(f.Configuration.Origin)
+		r.Restart = text.Escape(f.Configuration.Workload.RestartCommand().For(f.chosen))
 	}
 	runAll(r, append(clusterChecks(), f.supplied...), f, "")
 	for _, s := range f.sources {
@@ -219,7 +220,6 @@ func reportOn(f *Facts) *Report {
 			r.unchecked[i].Status = Error
 		}
 	}
-	r.escape()
 	return r
 }
 
@@ -235,7 +235,7 @@ func runAll[F any](r *Report, checks []Check[F], facts F, prefix string) {
 			results[0].unchecked = true
 		}
 		for _, result := range results {
-			result.Group, result.ID, result.Message = groupOf(c.ID), c.ID, prefix+result.Message
+			result.Group, result.ID, result.Message = groupOf(c.ID), c.ID, text.Escape(prefix)+result.Message
 			if result.unchecked {
 				r.unchecked = append(r.unchecked, result)
 			} else {
@@ -253,30 +253,6 @@ func (r *Report) addUnchecked() {
 			r.Checks = append(r.Checks, c)
 		}
 	}
-}
-
-// escape escapes characters that could control a terminal, for every output format.
-func (r *Report) escape() {
-	r.Configuration, r.Restart = text.Escape(r.Configuration), text.Escape(r.Restart)
-	for _, results := range [][]Result{r.Checks, r.unchecked} {
-		for i := range results {
-			c := &results[i]
-			c.Message = text.Escape(c.Message)
-			for j := range c.Advice {
-				a := &c.Advice[j]
-				a.Text, a.Command, a.YAML = text.Escape(a.Text), escapeLines(a.Command), escapeLines(a.YAML)
-			}
-		}
-	}
-}
-
-// escapeLines keeps line breaks, which commands and YAML need.
-func escapeLines(lines string) string {
-	escaped := strings.Split(lines, "\n")
-	for i := range escaped {
-		escaped[i] = text.Escape(escaped[i])
-	}
-	return strings.Join(escaped, "\n")
 }
 
 // Print prints a line for each check, and the advice for each that is not OK.

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
@@ -53,8 +52,6 @@ type Facts struct {
 	// missing are the kinds that the user cannot list.
 	missing []cluster.MissingKind
 	user    string
-	// powerModelFile is the local file that NODE_POWER_MODEL names.
-	powerModelFile string
 
 	// sources are the sources of load. If NeedCluster fails, there is one empty source, so that its checks say why.
 	sources    []*sourceFacts
@@ -65,13 +62,12 @@ type Facts struct {
 	clusterErr error
 
 	permissions permissionFacts
-	lease            *coordinationv1.Lease
-	leaseErr         error
-	// metrics are the scheduler's. If no scheduler is known, metrics and metricsErr are nil.
-	// metricsFrom says where they were read. metricsPod is empty if they are of all pods.
-	metrics                 model.Vector
-	metricsPod, metricsFrom string
-	metricsErr              error
+	lease       *coordinationv1.Lease
+	leaseErr    error
+	// metrics are the scheduler's. If no scheduler is known, metrics and metricsErr are nil. metricsFrom says where they were read.
+	metrics     model.Vector
+	metricsFrom string
+	metricsErr  error
 
 	// supplied are the checks of other packages.
 	supplied []Check[*Facts]
@@ -83,10 +79,9 @@ type sourceFacts struct {
 	cluster.Source
 	// token is the content of the token file; empty if there is none.
 	token string
-	// windows are the windows of the load that plugins read, sorted. usesDeviation reports whether a plugin uses standard deviations.
-	windows       []time.Duration
-	usesDeviation bool
-	figures       []figure
+	// windows are the windows of the load that plugins read, sorted.
+	windows []time.Duration
+	figures []figure
 	// diagnosis, examiner and examination are nil unless the source is a Prometheus.
 	diagnosis      *diagnosis.Diagnosis
 	examiner       func(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error)
@@ -106,8 +101,8 @@ type linesFacts struct {
 	// nodes counts the nodes that accept pods without tolerations. above names the nodes above a line, or rejected by a rule.
 	nodes int
 	above []string
-	// unmeasured names the nodes of above that are rejected for lack of load.
-	unmeasured []string
+	// unmeasured reports whether a node of above is rejected for lack of load.
+	unmeasured bool
 	// invalid names the nodes whose annotation is invalid. problem says what is wrong with the first.
 	invalid             []string
 	annotation, problem string
@@ -269,7 +264,7 @@ func (g *gatherer) readSources(ctx context.Context) error {
 	if !lent && err == nil {
 		var c *cluster.Cluster
 		c, g.clusterErr = g.conn.Open(ctx, cluster.Options{
-			Configuration: simulated, Objects: withoutImages(g.Objects), Source: g.options.Source, IgnoreExtenders: true,
+			Configuration: simulated, Objects: g.Objects, Source: g.options.Source, IgnoreExtenders: true,
 		})
 		if is[*cluster.OptionError](g.clusterErr) {
 			return g.clusterErr
@@ -306,19 +301,6 @@ func (g *gatherer) readCluster(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// withoutImages leaves out the images of nodes. The checks score no node, and the scheduler would copy the names of all images.
-func withoutImages(objects []runtime.Object) []runtime.Object {
-	objects = slices.Clone(objects)
-	for i, object := range objects {
-		if node, ok := object.(*corev1.Node); ok {
-			copied := *node // others hold the node
-			copied.Status.Images = nil
-			objects[i] = &copied
-		}
-	}
-	return objects
-}
-
 // readLines compares the nodes with the load lines and the rules of each plugin.
 func (g *gatherer) readLines(ctx context.Context, c *cluster.Cluster) error {
 	nodes, err := c.NodeInfos(ctx)
@@ -339,9 +321,9 @@ func (g *gatherer) readLines(ctx context.Context, c *cluster.Cluster) error {
 				lines := map[string]explain.LoadLine{}
 				for _, node := range nodes {
 					lines[node.Node().Name] = reader.LoadLine(cycle, node)
+					l.addLine(node.Node(), lines[node.Node().Name])
 				}
 				g.linesOf[reader.Reader()] = lines
-				l.compare(nodes, lines)
 			} else {
 				l.rules = true
 				for _, node := range nodes {
@@ -355,22 +337,6 @@ func (g *gatherer) readLines(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// compare compares the nodes with their lines.
-func (l *linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) {
-	for _, node := range nodes {
-		line := lines[node.Node().Name]
-		l.addLine(node.Node(), line)
-		l.addAnnotation(node.Node(), line)
-	}
-}
-
-func (l *linesFacts) addAnnotation(node *corev1.Node, line explain.LoadLine) {
-	if line.AnnotationProblem != "" {
-		l.annotation, l.problem = line.Annotation, cmp.Or(l.problem, line.AnnotationProblem)
-		l.invalid = append(l.invalid, node.Name)
-	}
-}
-
 func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
 	var limits []explain.Limit
 	if limiter, ok := terms.(explain.Limiter); ok {
@@ -381,6 +347,10 @@ func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
 
 // addLine adds a node with its load line. A node without load is above it if the plugin rejects such nodes.
 func (l *linesFacts) addLine(node *corev1.Node, line explain.LoadLine) {
+	if line.AnnotationProblem != "" {
+		l.annotation, l.problem = line.Annotation, cmp.Or(l.problem, line.AnnotationProblem)
+		l.invalid = append(l.invalid, node.Name)
+	}
 	limited, above, measured := false, false, false
 	for r, percent := range line.Percent {
 		limited, above = limited || percent > 0, above || line.Above[r]
@@ -396,12 +366,9 @@ func (l *linesFacts) add(node *corev1.Node, limited, above, unmeasured bool) {
 		return
 	}
 	l.nodes++
-	l.limits = l.limits || limited
+	l.limits, l.unmeasured = l.limits || limited, l.unmeasured || unmeasured
 	if above {
 		l.above = append(l.above, node.Name)
-	}
-	if unmeasured {
-		l.unmeasured = append(l.unmeasured, node.Name)
 	}
 }
 
@@ -422,7 +389,6 @@ func (s *sourceFacts) addReaders() {
 	seen := map[string]bool{}
 	for _, reader := range s.Readers {
 		request := reader.Request()
-		s.usesDeviation = s.usesDeviation || request.UsesDeviation
 		if len(request.Metrics) == 0 {
 			s.windows = append(s.windows, request.Windows[:]...)
 		}

@@ -12,12 +12,8 @@ func (f *Facts) checkLines() []Result {
 	return each(f.lines, func(l linesFacts) []Result {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
 		passes, fails, change := "not above their load line", "above their load line", "raise the thresholds"
-		switch len(l.unmeasured) {
-		case 0:
-		case len(l.above):
-			fails = "without load, which missingLoad: Reject rejects"
-		default:
-			fails = "above their load line or without load"
+		if l.unmeasured {
+			fails += ", or without load, which missingLoad: Reject rejects"
 		}
 		flags := slices.Concat(f.options.Configuration.Flags(), f.options.Source.Flags())
 		see := f.AdviseRun(cluster.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
@@ -38,7 +34,7 @@ func (f *Facts) checkLines() []Result {
 		advice := f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", "")
 		found := Fail(append(advice, see...),
 			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
-		if len(l.unmeasured) == 0 {
+		if !l.unmeasured {
 			return found
 		}
 		return causedBy(found, "source", "nodes", "time")

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -51,7 +50,6 @@ func (s *sourceFacts) figuresOf(matches func(*figure) bool) (found []*figure) {
 	return found
 }
 
-// namesOf returns the distinct results of name, sorted.
 func namesOf(figures []*figure, name func(*figure) string) []string {
 	names := text.Each(figures, name)
 	slices.Sort(names)
@@ -60,7 +58,6 @@ func namesOf(figures []*figure, name func(*figure) string) []string {
 
 func nodeOf(f *figure) string { return f.node }
 
-// firstOf names the first few figures.
 func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
 
 // checkAhead finds samples with times in the future. A query for now returns older samples instead.
@@ -132,50 +129,6 @@ func (s *sourceFacts) checkFrozen() []Result {
 		"If a caching proxy answers, set address to Prometheus itself. See the targets:"
 	return Fail(s.AdviseRun(s.queryCommand("up"), advice),
 		"counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
-}
-
-// checkDeviation checks that standard deviations are known, where a plugin uses them.
-func (s *sourceFacts) checkDeviation() []Result {
-	without, applies := s.withoutDeviation()
-	switch {
-	case !applies:
-		return nil
-	case len(without) == 0:
-		return Fine("the standard deviation is known wherever the mean is")
-	case !s.usesDeviation:
-		return Fine("the standard deviation is not known, and counts as 0: %s; no enabled plugin uses it", text.FirstN(without))
-	}
-	_, interval := s.slowest()
-	window := min(max(windowOf(interval), 2*s.windows[0]), time.Hour)
-	advice := s.adviseEdit(fmt.Sprintf("window: %s\n", window), "use a longer window:",
-		"A standard deviation takes five samples in a window. If these nodes are new, wait for them. Or,")
-	return Warn(advice, "the standard deviation is not known, and counts as 0: %s", text.FirstN(without))
-}
-
-// withoutDeviation returns the statistics with a mean and no deviation. applies reports whether there are means at all.
-// Only a Prometheus counts the nodes with a deviation. From another source, 0 on every node means unknown.
-func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
-	if s.diagnosis == nil {
-		means := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Fraction == 0 && !f.Momentary })
-		if slices.ContainsFunc(means, func(f *figure) bool { return f.StdDev != 0 }) {
-			return nil, true
-		}
-		return namesOf(means, (*figure).String), len(means) > 0
-	}
-	for _, mean := range s.diagnosis.Queries {
-		isDeviation := func(q diagnosis.QueryDiagnosis) bool {
-			return q.Kind == promql.StdDev && q.Resource == mean.Resource && q.Window == mean.Window && q.Dialect == mean.Dialect
-		}
-		if mean.Kind != promql.Mean || mean.Fraction > 0 {
-			continue
-		}
-		applies = true
-		if i := slices.IndexFunc(s.diagnosis.Queries, isDeviation); i >= 0 && s.diagnosis.Queries[i].Nodes < mean.Nodes {
-			nodes := text.Count(mean.Nodes-s.diagnosis.Queries[i].Nodes, "node")
-			without = append(without, mean.Statistic()+" on "+nodes)
-		}
-	}
-	return without, applies
 }
 
 func (s *sourceFacts) checkDuration() []Result {
@@ -335,12 +288,17 @@ func adviseNaming() []Advice {
 			"If another label contains it, use metric_relabel_configs. For exporters in pods, write in their ServiceMonitor or PodMonitor:")
 }
 
-func (s *sourceFacts) checkUnmatched() []Result {
-	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
-		return nil
+// checkSelector checks that a selector limits the series of a dialect. Without one, every scrape target can name nodes.
+func (s *sourceFacts) checkSelector() []Result {
+	ofDialect := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && !q.Custom() }
+	if s.Spec.MetricProvider.Selector != "" || len(s.diagnosis.Contested) > 0 || !slices.ContainsFunc(s.diagnosis.Queries, ofDialect) {
+		return nil // checkContested names the selector to write; a custom query selects by itself
 	}
-	return Warn(Advise("Ignore series of machines outside the cluster. If they belong to nodes named above, fix those first."),
-		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
+	advice := s.AdviseRun(s.queryCommand("group by (job, namespace, service) (up)"),
+		"In %s, set metricProvider.selector to the labels of your exporter. See the labels of all targets:", s.Configuration.Origin)
+	advice = append(advice, adviseYAML(providerYAML("selector", `{namespace="monitoring", job="node-exporter"}`),
+		"That of kube-prometheus is:")...)
+	return Warn(advice, "without metricProvider.selector, whoever adds a scrape target can change the load of nodes")
 }
 
 // checkContested finds nodes about which target sets differ.
@@ -435,13 +393,6 @@ func (s *sourceFacts) adviseMissing() []Advice {
 
 // checkCapacity checks that no node is above its capacity. Only the diagnosis of a Prometheus has values above 100 %.
 func (s *sourceFacts) checkCapacity() []Result {
-	if s.diagnosis == nil {
-		above := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value >= 1 })
-		if len(above) == 0 {
-			return nil
-		}
-		return Warn(s.adviseCapacity(above[0].node), "at 100 %% of capacity or more: %s", firstOf(above))
-	}
 	var highest *diagnosis.QueryDiagnosis
 	for i := range s.diagnosis.Queries {
 		if q := &s.diagnosis.Queries[i]; q.Kind == promql.Mean && q.HighestNode != "" && (highest == nil || q.Highest > highest.Highest) {
@@ -454,11 +405,9 @@ func (s *sourceFacts) checkCapacity() []Result {
 		return nil
 	case highest.Highest <= 1:
 		return Fine("no node is above its capacity")
-	case math.IsInf(highest.Highest, 1):
-		return Fail(s.AdviseRun(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
-			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
-	result, advice := Warn, s.adviseCapacity(highest.HighestNode)
+	result, advice := Warn, s.AdviseRun(cluster.Kubectl("get", "node", highest.HighestNode, "-o", "jsonpath={.status.capacity}"),
+		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 	if highest.Custom() && highest.Highest > plausible {
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
@@ -468,11 +417,6 @@ func (s *sourceFacts) checkCapacity() []Result {
 	}
 	return result(advice, "%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
 		100*highest.Highest)
-}
-
-func (f *Facts) adviseCapacity(node string) []Advice {
-	return f.AdviseRun(cluster.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
-		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 }
 
 // slowest returns the node that is measured least often, and the interval; 0 if none is known.

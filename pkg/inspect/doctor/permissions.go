@@ -98,15 +98,10 @@ func (g *gatherer) readPermissions(ctx context.Context) {
 	if p.user = impersonated; impersonated == "" {
 		p.user = g.conn.User(ctx)
 	}
-	p.needed = countVerbs(needed)
-	p.missing, p.err = g.conn.MissingPermissions(ctx, impersonated, needed)
-}
-
-func countVerbs(permissions []cluster.Permission) (verbs int) {
-	for i := range permissions {
-		verbs += len(permissions[i].Verbs)
+	for i := range needed {
+		p.needed += len(needed[i].Verbs)
 	}
-	return verbs
+	p.missing, p.err = g.conn.MissingPermissions(ctx, impersonated, needed)
 }
 
 func (f *Facts) checkPermissions() []Result {

@@ -111,8 +111,7 @@ func (f *Facts) checkImage() []Result {
 		return nil
 	}
 	verb := map[bool]string{true: "runs", false: "seems to run"}[hasMetrics]
-	return failIf(hasMetrics)(Advise("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
-		"for OpenShift's operator by spec.schedulerImage.", skew.Minor(f.server.GitVersion)),
+	return failIf(hasMetrics)(adviseImage("Run the image of Plimsoll for Kubernetes "+skew.Minor(f.server.GitVersion)+"."),
 		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
 
@@ -134,8 +133,8 @@ func (f *Facts) ofScheduler(metrics model.Vector) model.Vector {
 	})
 }
 
-// buildInfo is a metric of every Kubernetes component, labeled with its version. Plimsoll's programs have plimsollBuildInfo too.
-const buildInfo, plimsollBuildInfo = "kubernetes_build_info", "plimsoll_build_info"
+// buildInfo is a metric of every Kubernetes component, labeled with its version. Plimsoll's scheduler has refresh.BuildInfo too.
+const buildInfo = "kubernetes_build_info"
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
 func logsOf(w *cluster.Workload, kind, name string) cluster.Command {
@@ -197,10 +196,7 @@ func (f *Facts) checkLeader() []Result {
 			OneLine(f.leaseErr))
 	}
 	spec, holder := f.lease.Spec, f.holder()
-	duration := election.LeaseDuration.Duration
-	if spec.LeaseDurationSeconds != nil {
-		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
-	}
+	duration := time.Duration(ptr.Deref(spec.LeaseDurationSeconds, int32(election.LeaseDuration.Seconds()))) * time.Second
 	age := max(f.serverTime().Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
 	switch {
 	case holder == "":
@@ -213,9 +209,6 @@ func (f *Facts) checkLeader() []Result {
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
 		return Warn(f.adviseEdit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
 			"Remove the other scheduler with the same Lease. Or,"), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
-	case age > duration+cluster.SkewResolution:
-		return Warn(append(Advise("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
-			"Lease %s of %s was renewed %s ago, for %s, and has run out", name, holder, rounded(age), duration)
 	}
 	return Fine("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
@@ -229,16 +222,10 @@ func (f *Facts) holder() string {
 	return host
 }
 
-// fromStandby reports whether the metrics are from a replica that does not lead, and so places no pods.
-func (f *Facts) fromStandby() bool {
-	w, holder := f.Workload(), f.holder()
-	return f.metricsPod != "" && w != nil && holder != f.metricsPod && slices.Contains(w.Pods, holder)
-}
-
 // schedulerVersion returns the Kubernetes version in the scheduler's metrics or, without metrics, the minor one in its image tag.
 func (f *Facts) schedulerVersion() string {
 	w := f.Workload()
-	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", plimsollBuildInfo: "kubernetes"}
+	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", refresh.BuildInfo: "kubernetes"}
 	versions := map[string]bool{}
 	for _, sample := range f.metrics {
 		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok {
@@ -254,17 +241,10 @@ func (f *Facts) schedulerVersion() string {
 	return ""
 }
 
-// checkVersion compares the scheduler's version with the API server's.
 func (f *Facts) checkVersion() []Result {
 	w, scheduler, server := f.Workload(), f.schedulerVersion(), f.server.GitVersion
-	switch {
-	case scheduler == "" && w == nil:
+	if scheduler == "" {
 		return nil
-	case scheduler == "":
-		return Warn(f.AdviseRun(w.ExecCommand(w.Args[0], "--version"),
-			"See its version; it must not be newer than the API server:"),
-			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version", server,
-			text.Excerpt(w.Image))
 	}
 	message := fmt.Sprintf("the scheduler is built from Kubernetes %s; the API server runs %s", scheduler, server)
 	if w != nil {
@@ -278,7 +258,7 @@ func (f *Facts) checkVersion() []Result {
 	case compared.Problem == "":
 		return Fine("%s", message)
 	}
-	return failIf(compared.Behind < 0)(f.adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
+	return failIf(compared.Behind < 0)(adviseImage(compared.Advice), "%s: %s", message, compared.Problem)
 }
 
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
@@ -289,40 +269,23 @@ func (f *Facts) checkCommand() []Result {
 	return nil
 }
 
-// adviseImage advises how to set the image for a minor version of Kubernetes.
-func (f *Facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
-	if w == nil {
-		return Advise("%s", text)
-	}
-	image := cmp.Or(skew.ImageOfMinor(w.Image, minor), "IMAGE")
-	switch {
-	case w.OfOperator():
-		return Advise("%s In the SecondaryScheduler, set spec.schedulerImage to %s.", text, image)
-	case w.Kind != "Deployment":
-		return Advise("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
-	case w.Release != "":
-		return f.AdviseRun(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
-	}
-	return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
-}
-
-// metricsRead names the metrics that checks read from a Prometheus.
-func metricsRead() []string {
-	return []string{
-		plimsollBuildInfo, refresh.LoadNodes, refresh.RefreshTotal, refresh.PanicsTotal,
-		refresh.Workloads, refresh.WorkloadsAge, refresh.HistoryRead, refresh.HistoryGivenUp,
-		descriptor.DecisionsTotal, descriptor.FallbackTotal,
-	}
+// adviseImage advises how to set the image. todo is a sentence.
+func adviseImage(todo string) []Advice {
+	return Advise("%s Set it in the chart by image.repository and image.tag, for OpenShift's operator by spec.schedulerImage.", todo)
 }
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
-	promql := fmt.Sprintf("{__name__=~%q}", strings.Join(metricsRead(), "|"))
+	promql := fmt.Sprintf("{__name__=~%q}", strings.Join([]string{
+		refresh.BuildInfo, refresh.LoadNodes, refresh.RefreshTotal, refresh.PanicsTotal, refresh.Workloads, refresh.WorkloadsAge,
+		refresh.HistoryRead, descriptor.DecisionsTotal, descriptor.FallbackTotal,
+	}, "|"))
 	if w := g.Workload(); w != nil {
 		pods := strings.Join(text.Each(w.Pods, regexp.QuoteMeta), "|")
 		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, pods)
-		g.metrics, g.metricsPod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
-		g.metricsFrom = "pod " + g.metricsPod
+		var pod string
+		g.metrics, pod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
+		g.metricsFrom = "pod " + pod
 	}
 	for _, s := range g.sources {
 		p, ok := s.Source.Source.(*prometheus.Source)
@@ -331,7 +294,7 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 		}
 		series, err := p.Series(ctx, promql)
 		if series = g.ofScheduler(series); err == nil && len(series) > 0 {
-			g.metrics, g.metricsPod, g.metricsFrom, g.metricsErr = series, "", "Prometheus", nil
+			g.metrics, g.metricsFrom, g.metricsErr = series, "Prometheus", nil
 		}
 	}
 }
@@ -358,21 +321,13 @@ func (f *Facts) countsOf(metric string, add func(a, b float64) float64, by model
 
 func sum(a, b float64) float64 { return a + b }
 
-// checkMetrics checks that the scheduler's metrics can be read, and have load.
 func (f *Facts) checkMetrics() []Result {
-	ofLoad := []model.LabelValue{refresh.LoadNodes, descriptor.DecisionsTotal, refresh.RefreshTotal}
-	isOfLoad := func(sample *model.Sample) bool { return slices.Contains(ofLoad, sample.Metric[model.MetricNameLabel]) }
-	switch {
-	case f.metricsErr != nil:
-		return Warn(f.adviseMetrics(f.Workload()), "the scheduler's metrics could not be read: %s", OneLine(f.metricsErr))
-	case f.metrics == nil || !f.hasPlimsollMetrics() || slices.ContainsFunc(f.metrics, isOfLoad):
-		return nil // checkImage finds another scheduler
+	if f.metricsErr == nil {
+		return nil
 	}
-	return Warn(Advise("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
-		"the scheduler's metrics, from %s, have no load", f.metricsFrom)
+	return Warn(f.adviseMetrics(f.Workload()), "the scheduler's metrics could not be read: %s", OneLine(f.metricsErr))
 }
 
-// adviseMetrics advises how to read the scheduler's metrics.
 func (f *Facts) adviseMetrics(w *cluster.Workload) []Advice {
 	if f.inPod {
 		return f.adviseGrant("Grant the permission to the scheduler's account",
@@ -407,29 +362,22 @@ const failureThreshold = 0.1
 // checkRefreshes checks that most refreshes of each source succeeded, and that none panicked.
 func (f *Facts) checkRefreshes() []Result {
 	panics := f.countsOf(refresh.PanicsTotal, sum, "", "source")
-	return causedBy(f.eachResult(refresh.RefreshTotal, func(name string, failed, all float64) []Result {
-		if n := panics[name][""]; n > 0 {
+	results := f.countsOf(refresh.RefreshTotal, sum, "result", "source")
+	return causedBy(each(sortedKeys(results), func(name string) []Result {
+		failed := results[name]["Error"]
+		all := failed + results[name]["Success"]
+		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
+		switch n := panics[name][""]; {
+		case n > 0:
 			return Warn(f.adviseLog("The scheduler's log has the stack. Please report it"),
 				"%s: %.0f refreshes panicked since the scheduler started; the load that was read before stayed in use", name, n)
-		}
-		if all == 0 {
+		case all == 0:
 			return Skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
-		}
-		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
-		if failed > 1 && failed > failureThreshold*all {
+		case failed > 1 && failed > failureThreshold*all:
 			return Warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message)
 		}
 		return Fine("%s", message)
 	}), "source")
-}
-
-// eachResult returns the checks of each source, by what a metric counts by result.
-func (f *Facts) eachResult(metric string, check func(name string, failed, all float64) []Result) []Result {
-	results := f.countsOf(metric, sum, "result", "source")
-	return each(sortedKeys(results), func(name string) []Result {
-		failed := results[name]["Error"]
-		return check(name, failed, failed+results[name]["Success"])
-	})
 }
 
 // staleStatistics is the age of the newest observation above which a check warns, as the chart's alert does.
@@ -440,7 +388,6 @@ func (f *Facts) checkKnownWorkloads() []Result {
 	known := f.countsOf(refresh.Workloads, math.Max, "", "source") // replicas have equal values
 	ages := f.countsOf(refresh.WorkloadsAge, math.Max, "", "source")
 	past := f.countsOf(refresh.HistoryRead, math.Max, "", "source")
-	givenUp := f.countsOf(refresh.HistoryGivenUp, math.Max, "", "source")
 	return each(sortedKeys(known), func(name string) []Result {
 		message := fmt.Sprintf("%s: statistics of %s", name, text.Count(int(known[name][""]), "workload"))
 		if read, ok := past[name][""]; ok {
@@ -450,9 +397,6 @@ func (f *Facts) checkKnownWorkloads() []Result {
 		switch {
 		case age <= staleStatistics && known[name][""] == 0:
 			return Skip("not checked, because the scheduler has read the usage of no workload from %s yet", name)
-		case age <= staleStatistics && givenUp[name][""] > 0:
-			return Warn(f.adviseLog("The scheduler's log says why the past cannot be read. It is tried again after a restart"),
-				"%s; the rest is left out after several failures", message)
 		case age <= staleStatistics:
 			return Fine("%s", message)
 		}
@@ -464,9 +408,6 @@ func (f *Facts) checkKnownWorkloads() []Result {
 // checkFallbacks checks how many placements a plugin decided without load. It leaves out plugins that decided none.
 func (f *Facts) checkFallbacks() []Result {
 	decisions := f.countsOf(descriptor.DecisionsTotal, sum, "", "plugin")
-	if len(decisions) > 0 && f.fromStandby() {
-		return Skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
-	}
 	known := len(decisions) > 0
 	maps.DeleteFunc(decisions, func(_ string, of map[string]float64) bool { return of[""] == 0 })
 	if known && len(decisions) == 0 {
@@ -493,17 +434,14 @@ func (f *Facts) checkFallbacks() []Result {
 // A pod that waits for longer than patience is overdue. A scheduler that looks at no pod for longer than hanging hangs.
 const patience, hanging = 10 * time.Second, time.Minute
 
-// longestBinding is longer than a scheduler waits by default until a pod's volumes are bound.
-const longestBinding = 20 * time.Minute
-
 // queue has the pods with one schedulerName.
 type queue struct {
 	// unseen are pods that have waited longer than patience without a look.
 	unseen []string
 	// schedulerOnly reports whether one of them waits for the scheduler only. It has no volume and no claim, and had no gate.
 	schedulerOnly bool
-	// since is when the oldest of them was created, and newest when the newest was. If schedulerOnly is true, others do not count.
-	since, newest time.Time
+	// since is when the oldest of them was created. If schedulerOnly is true, others do not count.
+	since time.Time
 	// lastAttempt is when a scheduler last looked at any pod of the name; zero if it never did.
 	lastAttempt time.Time
 }
@@ -535,16 +473,11 @@ func (f *Facts) checkQueue(name string, queues map[string]*queue) []Result {
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
 	case len(profiles) == 0:
 		return f.checkUnknownQueue(name, q, message)
-	case active.After(q.since) && (waited < hanging || !q.schedulerOnly):
+	case waited < hanging, active.After(q.since) && !q.schedulerOnly:
 		return nil // they are next, or wait for something else
-	case own && waited < hanging:
-		return Warn(f.AdviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
-			"%s; a profile has this name", message)
 	case own:
 		return Fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
 			"%s; a profile has this name, but its scheduler has looked at no pod for %s", message, rounded(waited))
-	case waited < hanging:
-		return nil
 	}
 	return Fail(f.AdviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
 		"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
@@ -552,13 +485,8 @@ func (f *Facts) checkQueue(name string, queues map[string]*queue) []Result {
 
 // checkUnknownQueue checks a queue whose scheduler was not found. The scheduler may run elsewhere, and take longer than others.
 func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Result {
-	now := f.serverTime()
 	if q.lastAttempt.After(q.since) {
-		if q.newest.Before(q.lastAttempt) || now.Sub(q.newest) < hanging || !q.schedulerOnly {
-			return nil // they are next, or wait for something else
-		}
-		return Warn(Advise("Find the scheduler of this name, and see whether it runs. It may also wait for more pods of a group."),
-			"%s since %s ago", message, rounded(now.Sub(q.lastAttempt)))
+		return nil // they are next, or wait for something else, such as more pods of a group
 	}
 	similar := append(configlint.SimilarNames(name, f.Profiles()), corev1.DefaultSchedulerName)
 	if len(similar) > 1 {
@@ -569,7 +497,7 @@ func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Resul
 	selector := "spec.nodeName=,spec.schedulerName=" + name
 	advice := f.AdviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
-	return failIf(now.Sub(q.since) >= hanging)(advice, "%s", message)
+	return failIf(f.serverTime().Sub(q.since) >= hanging)(advice, "%s", message)
 }
 
 // lastActivity returns when the scheduler with these profiles last looked at a pod, or q.since if that is later.
@@ -605,7 +533,6 @@ func (f *Facts) adviseRestart(why string) []Advice {
 	return Advise("%s: save its log, and restart it.", why)
 }
 
-// serverTime returns the API server's time.
 func (f *Facts) serverTime() time.Time { return f.now.Add(f.server.Skew) }
 
 // queues returns the queues by schedulerName, and how many pods wait.
@@ -623,10 +550,9 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 			continue
 		}
 		total++
-		age := f.serverTime().Sub(pod.CreationTimestamp.Time)
 		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
-		seen := condition != nil && !gated || pod.Status.NominatedNodeName != "" && age < longestBinding
-		if !seen && len(pod.Spec.SchedulingGates) == 0 && age > patience {
+		seen := condition != nil && !gated || pod.Status.NominatedNodeName != ""
+		if !seen && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(pod.CreationTimestamp.Time) > patience {
 			q.addUnseen(pod, !gated && !mayWaitForOthers(pod)) // when a gate was removed is not known
 		}
 	}
@@ -636,13 +562,8 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
 	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
 	created := pod.CreationTimestamp.Time
-	switch {
-	case schedulerOnly && !q.schedulerOnly || q.since.IsZero():
-		q.schedulerOnly, q.since, q.newest = schedulerOnly, created, created
-	case schedulerOnly == q.schedulerOnly && created.Before(q.since):
-		q.since = created
-	case schedulerOnly == q.schedulerOnly && created.After(q.newest):
-		q.newest = created
+	if q.since.IsZero() || schedulerOnly && !q.schedulerOnly || schedulerOnly == q.schedulerOnly && created.Before(q.since) {
+		q.schedulerOnly, q.since = schedulerOnly, created
 	}
 }
 

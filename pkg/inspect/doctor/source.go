@@ -24,57 +24,24 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// The stages of reaching a source, in their order.
-const (
-	stageResolves   = "source.resolves"
-	stageConnects   = "source.connects"
-	stageTLS        = "source.tls"
-	stageAuthorized = "source.authorization"
-	stageAnswers    = "source.answers"
-)
-
-// checkStage returns the check of a stage. A stage after the failed one has no result.
-func checkStage(stage string) func(*sourceFacts) []Result {
-	stages := []string{stageResolves, stageConnects, stageTLS, stageAuthorized, stageAnswers}
-	return func(s *sourceFacts) []Result {
-		if s.needAnswer() == nil {
-			return s.passed(stage)
-		}
-		failed, advice := s.fault()
-		switch {
-		case stage == failed:
-			return failIf(!errors.Is(s.Err, cluster.ErrFileInPod))(advice, "%s", OneLine(s.Err))
-		case slices.Index(stages, stage) > slices.Index(stages, failed):
-			return nil
-		}
-		return s.passed(stage)
+func (s *sourceFacts) checkAnswers() []Result {
+	if s.needAnswer() == nil {
+		return Fine("%s answers; it is reached %s", s.Label, s.Reached())
 	}
+	return failIf(!errors.Is(s.Err, cluster.ErrFileInPod))(s.adviseFault(), "%s", OneLine(s.Err))
 }
 
-func (s *sourceFacts) passed(stage string) []Result {
-	u := s.url()
-	switch {
-	case stage == stageAuthorized:
-		return Fine("the request is authorized")
-	case stage == stageAnswers:
-		return Fine("%s answers; it is reached %s", s.Label, s.Reached())
-	case u.Host == "" || s.Route == cluster.ServiceProxy, stage == stageTLS && u.Scheme != "https",
-		stage == stageResolves && net.ParseIP(u.Hostname()) != nil:
+// checkTLS finds a token that is sent to a server without a verified certificate.
+func (s *sourceFacts) checkTLS() []Result {
+	if !s.Spec.MetricProvider.InsecureSkipVerify || s.url().Scheme != "https" {
 		return nil
-	case stage == stageResolves:
-		return Fine("%s resolves", u.Hostname())
-	case stage == stageConnects:
-		return Fine("%s accepts connections", u.Host)
-	case s.Spec.MetricProvider.InsecureSkipVerify:
-		return Warn(adviseYAML(providerYAML("insecureSkipVerify", false),
-			"Anyone in between can read the token. Set caFile to the PEM bundle of the authority that signed the certificate, and:"),
-			"the certificate is not verified")
 	}
-	return Fine("the certificate is valid")
+	return Warn(adviseYAML(providerYAML("insecureSkipVerify", false),
+		"Anyone in between can read the token. Set caFile to the PEM bundle of the authority that signed the certificate, and:"),
+		"the certificate is not verified")
 }
 
 // url returns the URL of the source, which validation has parsed; the zero URL if it has none.
@@ -88,42 +55,38 @@ func (s *sourceFacts) url() *url.URL {
 // isFailure reports whether no response came, or an HTTP error, unlike an answer without load.
 func isFailure(err error) bool { return is[*httpclient.StatusError](err) || is[net.Error](err) }
 
-// fault returns the stage at which the error occurs, and what to do.
-func (s *sourceFacts) fault() (stage string, advice []Advice) {
+// adviseFault says what to do about the error of the source.
+func (s *sourceFacts) adviseFault() []Advice {
 	err, u := s.Err, s.url()
 	status, answered := errors.AsType[*httpclient.StatusError](err)
 	redirected, isRedirected := errors.AsType[*httpclient.RedirectedError](err)
 	if isRedirected && redirected.To.Host != u.Host {
-		return stageAnswers, s.adviseRedirect(redirected.To)
+		return s.adviseRedirect(redirected.To)
 	}
 	if advice := s.adviseCertificate(); len(advice) > 0 {
-		return stageTLS, advice
-	}
-	if answered {
-		return s.adviseStatus(status)
-	}
-	if isRedirected {
-		return stageAnswers, s.adviseRedirect(redirected.To)
-	}
-	if is[*apierrors.StatusError](err) {
-		return s.adviseMetricsServer()
+		return advice
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
+	case answered:
+		return s.adviseStatus(status)
+	case isRedirected:
+		return s.adviseRedirect(redirected.To)
+	case is[*apierrors.StatusError](err):
+		return s.adviseMetricsServer()
 	case errors.Is(err, cluster.ErrFileInPod), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
-		return stageAuthorized, s.adviseInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
-	case is[*net.DNSError](err):
-		return stageResolves, s.adviseAddress()
+		return s.adviseInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
+	case is[*net.DNSError](err), errors.Is(err, syscall.ECONNREFUSED):
+		return s.adviseAddress()
 	case errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "malformed HTTP response"): // of net/http
-		return stageTLS, s.adviseScheme()
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return stageConnects, s.adviseAddress()
+		return s.adviseScheme()
 	case isNet && timeout.Timeout():
 		slower := rounded(2 * s.Spec.MetricProvider.Timeout.Duration)
-		return stageConnects, append(s.adviseAddress(),
-			s.adviseEdit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
+		return append(s.adviseAddress(), s.adviseEdit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
+	case is[*json.SyntaxError](err) && u.Host != "":
+		return s.advisePath(0)
 	}
-	return stageAnswers, s.adviseAnswer()
+	return s.adviseMessage()
 }
 
 // adviseRedirect is for a redirect to a server that does not answer as a source does.
@@ -131,14 +94,6 @@ func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
 	return s.AdviseRun(cluster.Call("curl", "-sSI", s.probeURL()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
-}
-
-// adviseAnswer is for an answer that could not be read.
-func (s *sourceFacts) adviseAnswer() []Advice {
-	if is[*json.SyntaxError](s.Err) && s.url().Host != "" {
-		return s.advisePath(0)
-	}
-	return s.adviseMessage()
 }
 
 // adviseMessage is for an error whose message says what to do.
@@ -164,25 +119,21 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 	return providerYAML("address", httpclient.WithoutSecrets(&u))
 }
 
-func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
-	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
+func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) []Advice {
 	byAPIServer := s.Route == cluster.ServiceProxy && cluster.StatusOf(err) != nil
 	switch {
 	case s.Spec.IsHosted():
-		return map[bool]string{true: stageAuthorized, false: stageAnswers}[refused], s.adviseMessage()
-	case byAPIServer && err.Code == http.StatusNotFound:
-		return stageResolves, s.adviseAddress()
-	case byAPIServer && err.Code == http.StatusServiceUnavailable:
-		return stageConnects, s.adviseAddress()
+		return s.adviseMessage()
+	case byAPIServer && (err.Code == http.StatusNotFound || err.Code == http.StatusServiceUnavailable):
+		return s.adviseAddress()
 	case byAPIServer && err.Code == http.StatusForbidden:
-		return stageAuthorized,
-			s.adviseInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
-	case refused:
-		return stageAuthorized, s.adviseToken(err.Code)
+		return s.adviseInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
+	case err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden:
+		return s.adviseToken(err.Code)
 	case err.Code == http.StatusBadRequest && s.url().Scheme == "http" && strings.Contains(string(err.Body), "HTTPS"):
-		return stageTLS, s.adviseScheme()
+		return s.adviseScheme()
 	}
-	return stageAnswers, s.advisePath(err.Code)
+	return s.advisePath(err.Code)
 }
 
 // advisePath is for a server that does not answer as a source does. code is the HTTP status, or 0 for a page instead of JSON.
@@ -203,17 +154,17 @@ func (s *sourceFacts) advisePath(code int) []Advice {
 var metricsServerLog = cluster.Kubectl("-n", "kube-system", "logs", "-l", "k8s-app=metrics-server", "--tail=20")
 
 // adviseMetricsServer is for an error of the API server about metrics.k8s.io.
-func (s *sourceFacts) adviseMetricsServer() (stage string, advice []Advice) {
+func (s *sourceFacts) adviseMetricsServer() []Advice {
 	switch {
 	case apierrors.IsNotFound(s.Err):
-		return stageAnswers, s.AdviseRun(
+		return s.AdviseRun(
 			cluster.Kubectl("apply", "-f", "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"),
 			"metrics-server is not installed. Install it:")
 	case apierrors.IsForbidden(s.Err):
 		list := cluster.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
-		return stageAuthorized, s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []cluster.Permission{list}, s.user)
+		return s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []cluster.Permission{list}, s.user)
 	}
-	return stageAnswers, s.AdviseRun(
+	return s.AdviseRun(
 		cluster.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
 		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
@@ -263,15 +214,13 @@ type claims struct {
 
 // claimsOf reads the claims of a JSON Web Token, without verifying it. Other tokens have none.
 func claimsOf(token string) (c claims) {
-	parts := strings.Split(strings.TrimSpace(token), ".")
-	if len(parts) != 3 {
-		return claims{}
+	if parts := strings.Split(strings.TrimSpace(token), "."); len(parts) == 3 {
+		payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
+		if json.Unmarshal(payload, &c) == nil {
+			return c
+		}
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(payload, &c) != nil {
-		return claims{}
-	}
-	return c
+	return claims{}
 }
 
 // adviseToken says what to do about a token that a source refuses.
@@ -284,23 +233,22 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 			"No token is sent. Mount one by the chart's value tokenSecret.")
 	}
 	c := claimsOf(s.token)
-	problem, sinceExpiry := "The server does not accept the token.", s.now.Sub(time.Unix(int64(c.Expiry), 0))
-	expired := c.Expiry > 0 && sinceExpiry > 0
-	if expired {
-		problem = fmt.Sprintf("The token expired %s ago.", rounded(sinceExpiry))
+	problem, denied := "The server does not accept the token.", code == http.StatusForbidden
+	if sinceExpiry := s.now.Sub(time.Unix(int64(c.Expiry), 0)); c.Expiry > 0 && sinceExpiry > 0 {
+		problem, denied = fmt.Sprintf("The token expired %s ago.", rounded(sinceExpiry)), false
 	}
 	account, isAccount := strings.CutPrefix(c.Subject, "system:serviceaccount:")
 	namespace, name, _ := strings.Cut(account, ":")
 	switch {
-	case code == http.StatusForbidden && !expired && !isAccount:
-		return Advise("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
-	case !isAccount:
-		return Advise("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
-	case code == http.StatusForbidden && !expired:
+	case denied && isAccount:
 		return s.AdviseRun(cluster.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
 			"--clusterrole=cluster-monitoring-view", "--serviceaccount="+account),
 			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
 			c.Subject)
+	case denied:
+		return Advise("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
+	case !isAccount:
+		return Advise("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	}
 	return s.AdviseRun(cluster.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
 		Into(cmp.Or(s.options.Source.TokenFile, "token")),
@@ -322,14 +270,8 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	if i >= 0 {
 		return s.adviseService(s.services[i])
 	}
-	similar := s.similarService(namespace, name)
-	if similar == nil {
-		return s.AdviseRun(cluster.Kubectl("get", "services", "-A"),
-			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
-	}
-	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, text.PortOf(u)))
-	return s.adviseEdit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
-		namespace, name)
+	return s.AdviseRun(cluster.Kubectl("get", "services", "-A"),
+		"There is no Service %s/%s. Correct the address. See all Services:", namespace, name)
 }
 
 // probeURL returns a URL that a server of the source's kind answers.
@@ -341,13 +283,13 @@ func (s *sourceFacts) probeURL() string {
 	return httpclient.WithoutSecrets(u.JoinPath("api/v1/query")) + "?query=1"
 }
 
-// adviseService says what could be wrong with a Service that exists.
 func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 	u := s.url()
 	port := text.PortOf(u)
-	if other := portLike(v, port); other != "" && other != port {
-		return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
-			v.Namespace, v.Name, port)
+	ports := text.Each(v.Spec.Ports, func(p corev1.ServicePort) string { return strconv.Itoa(int(p.Port)) })
+	if !slices.Contains(ports, port) {
+		return Advise("Service %s/%s has no port %s. In %s, correct the address: its ports are %s.", v.Namespace, v.Name, port,
+			s.Configuration.Origin, text.FirstN(ports))
 	}
 	selector := labels.SelectorFromSet(v.Spec.Selector)
 	ready := slices.ContainsFunc(s.Pods, func(pod *corev1.Pod) bool {
@@ -360,31 +302,4 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 	return s.AdviseRun(cluster.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
 		Then(cluster.Kubectl("get", "networkpolicies", "-A")),
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
-}
-
-// similarService returns the Service that is probably meant, or nil. It prefers the same namespace.
-func (s *sourceFacts) similarService(namespace, name string) (likeliest *corev1.Service) {
-	for _, v := range s.services {
-		similar := strings.Contains(v.Name, name) || strings.Contains(name, v.Name) ||
-			len(configlint.SimilarNames(name, []string{v.Name})) > 0
-		if similar && (likeliest == nil || v.Namespace == namespace && likeliest.Namespace != namespace) {
-			likeliest = v
-		}
-	}
-	return likeliest
-}
-
-// portLike returns the Service's likeliest port: the same number, one named for the web, or the first.
-func portLike(v *corev1.Service, port string) string {
-	best := ""
-	for _, p := range v.Spec.Ports {
-		number := strconv.Itoa(int(p.Port))
-		if number == port {
-			return number
-		}
-		if best == "" || strings.Contains(p.Name, "web") || strings.Contains(p.Name, "http") {
-			best = number
-		}
-	}
-	return best
 }

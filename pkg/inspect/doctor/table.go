@@ -63,7 +63,6 @@ func clusterChecks() []Check[*Facts] {
 		{"source.statistics", opened, (*Facts).checkStatistics},
 		{"source.pods", opened, (*Facts).checkPods},
 		{"nodes.found", listed, (*Facts).checkNodes},
-		{"nodes.modelled", listedToo, (*Facts).checkPowerModels},
 		{"permissions.list", nil, (*Facts).checkLists},
 		{"permissions.scheduler", configured, (*Facts).checkPermissions},
 		{"lines.room", needs{(*Facts).NeedCluster, (*Facts).needLines, (*Facts).needAnswers}, (*Facts).checkLines},
@@ -94,19 +93,16 @@ func sourceChecks() []Check[*sourceFacts] {
 	prometheusLoad := slices.Concat(prometheus, ofLoad)
 	sampled := slices.Concat(prometheusLoad, needs{(*sourceFacts).needExamination})
 	return []Check[*sourceFacts]{
-		{stageResolves, opened, checkStage(stageResolves)},
-		{stageConnects, opened, checkStage(stageConnects)},
-		{stageTLS, opened, checkStage(stageTLS)},
-		{stageAuthorized, opened, checkStage(stageAuthorized)},
-		{stageAnswers, opened, checkStage(stageAnswers)},
+		{"source.tls", answered, (*sourceFacts).checkTLS},
+		{"source.answers", opened, (*sourceFacts).checkAnswers},
 		{"source.duration", answered, (*sourceFacts).checkDuration},
 		{"source.examined", prometheus, (*sourceFacts).checkExamined},
 		{"source.dialect", prometheusLoad, (*sourceFacts).checkDialect},
+		{"source.selector", prometheusLoad, (*sourceFacts).checkSelector},
 		{"source.queries", prometheus, (*sourceFacts).checkQueries},
 		{"source.metrics", prometheus, (*sourceFacts).checkNodeMetrics},
 		{"nodes.measured", ofLoad, (*sourceFacts).checkMeasured},
 		{"nodes.nearest", prometheusLoad, (*sourceFacts).checkUnnamed},
-		{"nodes.unmatched", prometheusLoad, (*sourceFacts).checkUnmatched},
 		{"nodes.contested", prometheus, (*sourceFacts).checkContested},
 		{"nodes.clusters", prometheusLoad, (*sourceFacts).checkClusters},
 		{"time.clock", prometheus, (*sourceFacts).checkClock},
@@ -117,7 +113,6 @@ func sourceChecks() []Check[*sourceFacts] {
 		{"time.age", measured, (*sourceFacts).checkAge},
 		{"values.zero", measured, (*sourceFacts).checkZero},
 		{"values.frozen", sampled, (*sourceFacts).checkFrozen},
-		{"values.capacity", answered, (*sourceFacts).checkCapacity},
-		{"values.deviation", measured, (*sourceFacts).checkDeviation},
+		{"values.capacity", prometheus, (*sourceFacts).checkCapacity},
 	}
 }
