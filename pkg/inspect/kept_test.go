@@ -68,17 +68,15 @@ func (s *objectServer) add(pod *corev1.Pod) {
 func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if r.URL.Query().Get("sendInitialEvents") != "" { // then the client lists
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // the client has gone
+	switch {
+	case r.URL.Query().Get("sendInitialEvents") != "": // then the client lists
+		respond(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
 		return
-	}
-	if r.URL.Query().Get("watch") != "" {
+	case r.URL.Query().Get("watch") != "":
 		s.serveWatch(w, r, parts[len(parts)-1])
 		return
-	}
-	if r.URL.Path == "/version" { // asked on a busy machine, where the last answer is ten seconds old
-		_ = json.NewEncoder(w).Encode(version.Info{GitVersion: "v1.37.2"}) // the client has gone
+	case r.URL.Path == "/version": // asked on a busy machine, where the last answer is ten seconds old
+		respond(w, http.StatusOK, version.Info{GitVersion: "v1.37.2"})
 		return
 	}
 	s.mu.Lock()
@@ -94,7 +92,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if parts[len(parts)-1] == plural.Resource {
-			_ = json.NewEncoder(w).Encode(map[string]any{ // the client has gone
+			respond(w, http.StatusOK, map[string]any{
 				"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind + "List",
 				"metadata": map[string]any{"resourceVersion": "1"}, "items": items,
 			})
@@ -102,13 +100,17 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		for _, object := range items {
 			if o := object.(metav1.Object); parts[len(parts)-2] == plural.Resource && parts[len(parts)-1] == o.GetName() {
-				_ = json.NewEncoder(w).Encode(object) // the client has gone
+				respond(w, http.StatusOK, object)
 				return
 			}
 		}
 	}
-	w.WriteHeader(http.StatusNotFound)
-	_ = json.NewEncoder(w).Encode(apierrors.NewNotFound(schema.GroupResource{}, "").Status()) // the client has gone
+	respond(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, "").Status())
+}
+
+func respond(w http.ResponseWriter, code int, body any) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client has gone
 }
 
 func kindOf(object runtime.Object) schema.GroupVersionKind {
@@ -153,22 +155,30 @@ profiles:
     args: {maxAge: 1h, metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter, timeout: 1m}}
 `
 
-// A kept simulation has the results of a new one. Load is read while the checks go on after the loan.
-func TestDoctor_Kept(t *testing.T) {
+// openSession keeps a simulation of keptObjects by a file with keptConfiguration.
+func openSession(t *testing.T) (server *objectServer, conn *cluster.Connection, prometheus, file string, session *top.Session) {
+	t.Helper()
 	stub := &promstub.Server{}
 	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
-	prometheus := httptest.NewServer(stub)
-	t.Cleanup(prometheus.Close)
-	conn, err := cluster.Connect(&rest.Config{Host: newObjectServer(t, keptObjects()...).URL}, "ns", false)
+	source := httptest.NewServer(stub)
+	t.Cleanup(source.Close)
+	server = newObjectServer(t, keptObjects()...)
+	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
 	must(t, err)
-	from := cluster.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
-	session, err := top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{})
+	file = write(t, fmt.Sprintf(keptConfiguration, source.URL, 80))
+	session, err = top.Open(t.Context(), conn, cluster.ConfigurationOptions{File: file}, cluster.SourceOptions{}, top.Options{})
 	must(t, err)
+	return server, conn, source.URL, file, session
+}
+
+// A kept simulation has the results of a new one. Load is read while the checks go on after the loan.
+func TestDoctor_Kept(t *testing.T) {
+	_, conn, _, file, session := openSession(t)
 	ctx, end := context.WithCancel(t.Context())
 	var reading sync.WaitGroup
 	checked := func(lend cluster.Lender) string {
 		t.Helper()
-		report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: from, Lend: lend})
+		report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: cluster.ConfigurationOptions{File: file}, Lend: lend})
 		must(t, err)
 		content, err := json.MarshalIndent(report, "", "  ")
 		must(t, err)
@@ -176,6 +186,7 @@ func TestDoctor_Kept(t *testing.T) {
 	}
 	lent := false
 	kept := checked(func(_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {
+		var err error
 		lent, err = session.Lend(of, func(cluster *cluster.Cluster) error {
 			defer reading.Go(func() {
 				for ctx.Err() == nil {
@@ -191,40 +202,20 @@ func TestDoctor_Kept(t *testing.T) {
 	if diff := cmp.Diff(checked(nil), kept); diff != "" || !lent || !strings.Contains(kept, `"id": "nodes.measured"`) {
 		t.Errorf("lent: %v, kept:\n%s\n-new +kept:\n%s", lent, kept, diff)
 	}
-	other := cluster.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 70))}
-	_, err = doctor.Run(t.Context(), conn, doctor.Options{Configuration: other, Lend: func(
-		_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error,
-	) (bool, error) {
-		lent, err = session.Lend(of, use)
-		return lent, err
-	}})
-	if err != nil || lent {
-		t.Errorf("lent for another configuration: %v, error %v", lent, err)
-	}
 }
 
 // A kept simulation answers as a new one, whatever was asked before.
 func TestExplain_Kept(t *testing.T) {
-	stub := &promstub.Server{}
-	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
-	prometheus := httptest.NewServer(stub)
-	t.Cleanup(prometheus.Close)
-	server := newObjectServer(t, keptObjects()...)
-	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
-	must(t, err)
-	file := write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))
-	from := cluster.ConfigurationOptions{File: file}
-	session, err := top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{})
-	must(t, err)
-
+	server, conn, prometheus, file, session := openSession(t)
 	run := func(pod string, compare []string, lend bool) (answer string, lent bool) {
 		t.Helper()
 		r := explain.Request{
-			Configuration: from, Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Compare: compare,
-			Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
+			Configuration: cluster.ConfigurationOptions{File: file}, Target: explain.Target{Kind: explain.Kinds()[0], Name: pod},
+			Compare: compare, Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
 		}
 		if lend {
 			r.Lend = func(_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {
+				var err error
 				lent, err = session.Lend(of, use)
 				return lent, err
 			}
@@ -244,35 +235,31 @@ func TestExplain_Kept(t *testing.T) {
 		}
 	}
 	for range 2 {
-		check("runs", `"placement": {`)
 		check("runs", `"comparison": {`, "a", "b")
-		check("waits", `"feasibleNodes": 2`)
-		check("huge", `"event": "0/4 nodes`)
-		check("urgent", `"victims": [`)
-		check("after", `1 Insufficient cpu`) // c is reserved for the pod nominated
-		check("claims", `"plugin": "VolumeBinding"`)
-		check("device", `"reason": "cannot allocate all claims"`)
-		check("spread", `"plugin": "PodTopologySpread"`)
-		check("nominated", `"nominatedNode": "c"`)
-		check("relaxed", `"relaxed": {`)
+		for _, c := range [][2]string{
+			{"runs", `"placement": {`}, {"waits", `"feasibleNodes": 2`}, {"huge", `"event": "0/4 nodes`}, {"urgent", `"victims": [`},
+			{"after", `1 Insufficient cpu`}, // c is reserved for the pod nominated
+			{"claims", `"plugin": "VolumeBinding"`}, {"device", `"reason": "cannot allocate all claims"`},
+			{"spread", `"plugin": "PodTopologySpread"`}, {"nominated", `"nominatedNode": "c"`}, {"relaxed", `"relaxed": {`},
+		} {
+			check(c[0], c[1])
+		}
 	}
 
 	// A new pod uses b's CPUs, which its next answer tells.
-	before := len(session.Held("Pod"))
+	before, deadline := len(session.Held("Pod")), time.Now().Add(time.Minute)
 	server.add(running("late", "b", "3"))
-	waitFor := time.After(time.Minute)
 	for len(session.Held("Pod")) == before {
-		select {
-		case <-waitFor:
+		time.Sleep(time.Millisecond)
+		if time.Now().After(deadline) {
 			t.Fatal("the session does not see the pod")
-		case <-time.After(time.Millisecond):
 		}
 	}
 	check("spread", "")
 	check("late", `"placement": {`)
 
 	// Another configuration needs another simulation, which the session opens.
-	must(t, os.WriteFile(file, fmt.Appendf(nil, keptConfiguration, prometheus.URL, 70), 0o600))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, keptConfiguration, prometheus, 70), 0o600))
 	kept, lent := run("waits", nil, true)
 	if anew, _ := run("waits", nil, false); lent || kept != anew {
 		t.Errorf("lent: %v, with another configuration\n%s", lent, cmp.Diff(anew, kept))
