@@ -28,7 +28,7 @@ config:
         enabled: [{name: TargetLoadPacking, weight: 10}]
     pluginConfig:
     - name: TargetLoadPacking
-      args: {window: 10s, refreshInterval: 1s, metricProvider: {type: Prometheus, address: '%s'}}
+      args: {window: 10s, refreshInterval: 1s, metricProvider: {type: Prometheus, address: '%s', selector: '{job="kubelet"}'}}
 extraArgs: [--bind-address=127.0.0.1, --secure-port=%d]
 `
 

@@ -93,9 +93,11 @@ func soundStacks(t *testing.T) []sound {
 		}
 	}
 	return []sound{
-		{"kube-prometheus-stack", at(stack, nil)},
+		{"kube-prometheus-stack", at(stack, args{"selector": monitoring})},
 		{"kube-prometheus-stack by its rules", at(stack, args{"dialect": "KubePrometheus", "selector": monitoring})},
-		{"the chart prometheus of prometheus-community", at(community, nil)},
+		{"the chart prometheus of prometheus-community", at(community, args{
+			"selector": `{namespace="monitoring", job="kubernetes-service-endpoints", service="prometheus-prometheus-node-exporter"}`,
+		})},
 		{"VictoriaMetrics", func(t *testing.T, s *scene) { at(victoriaMetrics(t, stack), args{"selector": monitoring})(t, s) }},
 		{"OpenShift", func(t *testing.T, s *scene) { atOpenShift(t, s, openshift) }},
 		{"PredictedPeak with a load line", func(t *testing.T, s *scene) {
@@ -328,6 +330,7 @@ func loadWatcher(t *testing.T) string {
 // hosted looks at a service that measures once a minute.
 func hosted(s *scene, provider, address string, keys args) {
 	s.examined = configurationOf("TargetLoadPacking", address, args{"window": "5m", "refreshInterval": "30s"})
+	delete(s.args()["metricProvider"].(args), "selector")
 	merge(s.args(), args{"metricProvider": args{"type": provider}})
 	merge(s.args(), args{"metricProvider": keys})
 }
