@@ -43,6 +43,7 @@ count. */ -}}
 {{- .Values.port | default 10259 -}}
 {{- end -}}
 
+{{- /* The image, by default for the cluster's minor version or, if the cluster is newer than all images, for the newest. */ -}}
 {{- define "plimsoll.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -55,17 +56,11 @@ count. */ -}}
 {{- end -}}
 {{ .repository }}:{{ .tag }}
 {{- else -}}
-{{ .repository }}:{{ include "plimsoll.tag" $ }}
+{{- $minors := fromJsonArray (include "plimsoll.minors" $) -}}
+{{- $cluster := include "plimsoll.kubernetes" $ -}}
+{{ .repository }}:{{ trimPrefix "v" $.Chart.AppVersion }}-k8s{{ has $cluster $minors | ternary $cluster (last $minors) }}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-
-{{- /* The tag of the image for the cluster's minor version or, if the cluster is newer than all images, for the newest. A
-kube-scheduler may be older than the API server, but never newer. */ -}}
-{{- define "plimsoll.tag" -}}
-{{- $minors := fromJsonArray (include "plimsoll.minors" .) -}}
-{{- $cluster := include "plimsoll.kubernetes" . -}}
-{{- printf "%s-k8s%s" (trimPrefix "v" .Chart.AppVersion) (has $cluster $minors | ternary $cluster (last $minors)) -}}
 {{- end -}}
 
 {{- /* The minor version of the cluster, such as 1.36. Fails if there is no image for it. */ -}}
@@ -337,22 +332,5 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{ end -}}
 {{- with .Values.extraEnv }}
 {{- toYaml . }}
-{{- end -}}
-{{- end -}}
-
-{{- define "plimsoll.fileMounts" -}}
-- name: config
-  mountPath: /etc/plimsoll/config
-  readOnly: true
-{{ with .Values.extraVolumeMounts -}}
-{{ toYaml . }}
-{{ end -}}
-{{- with include "plimsoll.volumeMounts" .Values -}}
-{{ . | trim }}
-{{ end -}}
-{{- if (.Values.nodePowerModelConfigMap).name -}}
-- name: power-models
-  mountPath: /etc/plimsoll/power-models
-  readOnly: true
 {{- end -}}
 {{- end -}}
