@@ -123,7 +123,7 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 14 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 13 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
 }
@@ -229,8 +229,8 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// Metrics of load, lines, measured pods, contested nodes, statistics, and the shadow (15), and the rebalancer (7).
-	if asked.Len() < 22 {
+	// Metrics of load, lines, measured pods, contested nodes, statistics, and the shadow (15), and the rebalancer (6).
+	if asked.Len() < 21 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }
