@@ -24,14 +24,6 @@ type Source interface {
 	Fetch(ctx context.Context, request Request) (Batch, error)
 }
 
-// PastLoad is a Source that can also measure the past.
-type PastLoad interface {
-	Source
-	// FetchPast measures a resource of all nodes as Fetch would have done at a time in the past. The samples are means over a window,
-	// or quantiles, without deviations.
-	FetchPast(ctx context.Context, r load.Resource, of load.Quantile, at time.Time) ([]load.Sample, error)
-}
-
 // ErrNoNodes is the error of a source that matches series to nodes, and asks nothing without nodes.
 var ErrNoNodes = errors.New("match series to nodes: no Node is known")
 

@@ -10,7 +10,6 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
@@ -75,7 +74,7 @@ func newState(nodes *top.Nodes, waiting []top.WaitingPod, context string, health
 				}
 			}
 		}
-		s.Nodes[row.Name] = &NodeRow{Row: row, Pool: cluster.PoolOf(row.Labels, ""), Labels: row.Labels}
+		s.Nodes[row.Name] = &NodeRow{Row: row, Pool: poolOf(row.Labels), Labels: row.Labels}
 	}
 	return s
 }

@@ -86,7 +86,7 @@ func TestIsTooMuch(t *testing.T) {
 			check.OK(t, err)
 			client, err := response.NewClient(newServer(t, rule{"", status(code, string(answer))}).URL, response.InstantQuery, httpclient.Config{})
 			check.OK(t, err)
-			_, err = client.Query(t.Context(), "up", time.Time{}, response.NodeBounds(1), func(*response.Series[map[string]string]) {})
+			_, err = client.Query(t.Context(), "up", response.NodeBounds(1), func(*response.Series[map[string]string]) {})
 			if err == nil || response.IsTooMuch(err) != tt.want {
 				t.Errorf("%s, status %d: too much is %t of %v, want %t", tt.server, code, !tt.want, err, tt.want)
 			}

@@ -101,10 +101,6 @@ func readNodes(t testing.TB, cfg Config) {
 			possible(t, "a node metric", math.Abs(v)) // it may be negative
 		}
 	}
-	for r := range load.ResourceCount {
-		past, _ := s.FetchPast(ctx, r, quantile, now)
-		ofNode("past load", past)
-	}
 	_, _ = s.Examiner()(ctx, []time.Duration{window})
 	_, _ = s.Series(ctx, "up")
 }

@@ -73,10 +73,7 @@ type Source struct {
 	dialectLog source.LogLimit
 }
 
-var (
-	_ source.Source   = &Source{}
-	_ source.PastLoad = &Source{}
-)
+var _ source.Source = &Source{}
 
 // New makes a Source without a request. It fails if a CA file cannot be read; an unreadable token file only fails the Fetch.
 func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*Source, error) {
@@ -165,29 +162,6 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	return batch, nil
 }
 
-// FetchPast implements source.PastLoad, by the series of the last Fetch. It sends one query.
-func (s *Source) FetchPast(ctx context.Context, r load.Resource, of load.Quantile, at time.Time) ([]load.Sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	qr, err := s.querier()
-	if err != nil {
-		return nil, err
-	}
-	qr.At = at
-	windows, quantiles := []time.Duration{of.Window}, []load.Quantile(nil)
-	if of.Fraction > 0 {
-		windows, quantiles = nil, []load.Quantile{of}
-	}
-	means := slices.DeleteFunc(s.planner.Load(s.dialect, windows, quantiles), func(q promql.Query) bool {
-		return q.Kind != promql.Mean || q.Resource != r
-	})
-	results := qr.RunAll(ctx, means)
-	if err := failureOf(results, promql.Mean, s.client.Endpoint(), nil); err != nil {
-		return nil, err
-	}
-	return samplesOf(results, qr.Matcher, windows, quantiles), nil
-}
-
 func (s *Source) querier() (*response.Querier, error) {
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
@@ -252,7 +226,7 @@ func (s *Source) Series(ctx context.Context, query string) (all model.Vector, er
 		return nil, err
 	}
 	bounds := response.NodeBounds(len(qr.Matcher.Nodes))
-	_, err = s.client.Query(ctx, query, time.Time{}, bounds, func(v *response.Series[map[string]string]) {
+	_, err = s.client.Query(ctx, query, bounds, func(v *response.Series[map[string]string]) {
 		sample := &model.Sample{Metric: model.Metric{}, Value: model.SampleValue(v.Value.Value)}
 		for name, value := range v.Metric {
 			sample.Metric[model.LabelName(name)] = model.LabelValue(value)

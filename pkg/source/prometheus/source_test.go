@@ -638,36 +638,6 @@ func TestFetch_SpanOfRule(t *testing.T) {
 	}
 }
 
-// The past is asked for at its time, by the series that the present was read from. Deviations and sample times are not asked for.
-func TestFetchPast(t *testing.T) {
-	s := newServer(t, nodeExporter(vector(at("w1", "0.5"), at("w2", "0.25")), vector(at("w1", "0.1")), vector(at("w1", "0.75")), vector())...)
-	src := newTestSource(t, Config{Address: s.URL}, twoNodes()...)
-	if _, err := src.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}}); err != nil {
-		t.Fatal(err)
-	}
-	s.mu.Lock()
-	s.requests = nil
-	s.mu.Unlock()
-	earlier := evaluationTime().Add(-time.Hour)
-	samples, err := src.FetchPast(t.Context(), load.CPU, load.Quantile{Window: 5 * time.Minute}, earlier)
-	check.OK(t, err)
-	got := map[string]float64{}
-	for _, sample := range samples {
-		got[sample.Node] = sample.Stats[load.CPU].Mean
-		if sample.Stats[load.Memory].Known {
-			t.Errorf("%+v has memory, which was not asked for", sample)
-		}
-	}
-	check.Equal(t, "cpu", map[string]float64{"w1": 0.5, "w2": 0.25}, got)
-	if len(s.requests) != 1 || s.requests[0].FormValue("time") != fmt.Sprint(evaluated-3600) {
-		t.Errorf("%d requests, want one at the time of an hour before: %v", len(s.requests), s.asked())
-	}
-	s.setRules()
-	if _, err := src.FetchPast(t.Context(), load.CPU, load.Quantile{Window: 5 * time.Minute}, earlier); err == nil {
-		t.Error("no error without series")
-	}
-}
-
 // byMetric returns the values by metric. Each has to end at the time of evaluation.
 func byMetric(t *testing.T, batch source.Batch) map[string]map[string]float64 {
 	t.Helper()

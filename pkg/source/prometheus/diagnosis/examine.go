@@ -321,7 +321,7 @@ func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.
 
 func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, err error) {
 	bounds := response.NodeBounds(len(e.Querier.Matcher.Nodes))
-	_, err = e.Querier.Client.Query(ctx, query, time.Time{}, bounds, func(s *response.Series[labelSet]) {
+	_, err = e.Querier.Client.Query(ctx, query, bounds, func(s *response.Series[labelSet]) {
 		all = append(all, maps.Clone(s.Metric))
 	})
 	if err != nil {

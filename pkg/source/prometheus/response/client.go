@@ -60,13 +60,12 @@ func (c *Client) Excerpt(text string) string { return c.http.Excerpt(text) }
 // Close ends the idle connections. The Client may be used again afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Query evaluates an instant query about nodes and passes each series with an accepted value to visit. A zero time is the server's
-// present one. After an error, passed series must not be used. The error names the URL, and wraps a *RefusedError where the server
-// refused the query.
+// Query evaluates an instant query about nodes and passes each series with an accepted value to visit. After an error,
+// passed series must not be used. The error names the URL, and wraps a *RefusedError where the server refused the query.
 func (c *Client) Query(
-	ctx context.Context, promql string, at time.Time, bounds Bounds, visit func(*Series[map[string]string]),
+	ctx context.Context, promql string, bounds Bounds, visit func(*Series[map[string]string]),
 ) (Answer, error) {
-	answer, err := c.Send(ctx, InstantParameters(promql, at), bounds, Vector(ClearMap, visit))
+	answer, err := c.Send(ctx, InstantParameters(promql, time.Time{}), bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {
 		err = fmt.Errorf("%w, the bound for %d nodes: set metricProvider.selector, or use a custom query, "+
 			"for the series of these nodes alone", err, bounds.nodes)

@@ -170,8 +170,6 @@ type Querier struct {
 	Client  *Client
 	Clock   clock.PassiveClock
 	Matcher *Matcher
-	// At is when queries are evaluated; zero for the server's present time.
-	At time.Time
 }
 
 // RunAll sends the queries, a few at a time, and returns the results in the same order.
@@ -200,7 +198,7 @@ func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{sets: map[TargetSet]*TargetSet{}}
 	bounds := NodeBounds(nodes)
 	bounds.Signed = q.Kind == promql.NodeMetric
-	answer, err := qr.Client.Query(ctx, q.PromQL, qr.At, bounds, func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) })
+	answer, err := qr.Client.Query(ctx, q.PromQL, bounds, func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) })
 	if err != nil {
 		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}

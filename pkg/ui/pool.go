@@ -1,4 +1,4 @@
-package cluster
+package ui
 
 // poolLabels are the labels by which clouds and autoscalers name the pool of a node.
 var poolLabels = []string{
@@ -11,12 +11,8 @@ var poolLabels = []string{
 	"k8s.scaleway.com/pool-name",
 }
 
-// PoolOf returns the value of the label or, if label is empty, of the first well-known label. The value is empty for a node
-// without a pool.
-func PoolOf(labels map[string]string, label string) string {
-	if label != "" {
-		return labels[label]
-	}
+// poolOf returns the value of the first well-known label; empty for a node without a pool.
+func poolOf(labels map[string]string) string {
 	for _, label := range poolLabels {
 		if pool := labels[label]; pool != "" {
 			return pool
