@@ -203,9 +203,14 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.queries":         func(s *sourceFacts) { s.diagnosis.Queries[0].Err = errors.New("no series") },
 		"source.metrics":         func(s *sourceFacts) { s.figures[2].State = load.Absent },
 		"nodes.found":            func(s *sourceFacts) { s.nodes = nil },
-		"nodes.measured":         func(s *sourceFacts) { s.figures[3].State, s.figures[4].State = load.Absent, load.Absent },
-		"nodes.nearest":          func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },
-		"lines.room":             func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} },
+		"nodes.modelled": func(s *sourceFacts) {
+			profile, args := &s.Configuration.Decoded.Profiles[0], &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}
+			profile.Plugins = &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.Peaks}}}}
+			profile.PluginConfig = []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: args}}
+		},
+		"nodes.measured": func(s *sourceFacts) { s.figures[3].State, s.figures[4].State = load.Absent, load.Absent },
+		"nodes.nearest":  func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },
+		"lines.room":     func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} },
 		"lines.annotations": func(s *sourceFacts) {
 			s.lines[0].invalid, s.lines[0].problem = []string{"n1"}, "Annotation x is not used"
 		},
@@ -692,6 +697,31 @@ func TestWithPowerModels(t *testing.T) {
 	simulated := (&gatherer{Facts: s.Facts}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
 	if len(simulated.NodePowerModels) != 1 || len(args.NodePowerModels) > 0 {
 		t.Errorf("models %+v, and %+v in the cluster; want one, and none", simulated.NodePowerModels, args.NodePowerModels)
+	}
+}
+
+func TestCheckPowerModels(t *testing.T) {
+	t.Setenv(config.NodePowerModelVariable, "")
+	model := config.PowerModel{K1: 1, K2: 0.01}
+	for name, tt := range map[string]struct {
+		args config.PeaksArgs
+		want string
+	}{
+		"a model of no node":   {args: config.PeaksArgs{}},
+		"a model of each node": {args: config.PeaksArgs{NodePowerModels: []config.NodePowerModel{{PowerModel: model}}}},
+		"no model of a node":   {config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": model}}, "no power model of 1 of 2 nodes (n2)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthy()
+			s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
+			profile := &s.Configuration.Decoded.Profiles[0]
+			profile.Plugins = &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.Peaks}}}}
+			profile.PluginConfig = []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: &tt.args}}
+			results := s.checkPowerModels()
+			if (tt.want == "") != (len(results) == 0) || tt.want != "" && !strings.Contains(results[0].Message, tt.want) {
+				t.Errorf("%+v, want %q", results, tt.want)
+			}
+		})
 	}
 }
 

@@ -206,11 +206,17 @@ func (f *Facts) checkPods() []Result {
 	})
 }
 
+// hasPowerModelsOfPod reports whether only the scheduler's pod has the file with power models.
+func (f *Facts) hasPowerModelsOfPod() bool {
+	w := f.Configuration.Workload
+	return w != nil && w.Env[config.NodePowerModelVariable] != "" && os.Getenv(config.NodePowerModelVariable) == ""
+}
+
 // withPowerModels returns the configuration to simulate. A plugin that needs power models does not start without any, so a
 // placeholder replaces a file that only the scheduler's pod has.
 func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
-	simulated, w := g.Configuration.Decoded.DeepCopy(), g.Configuration.Workload
-	if w == nil || w.Env[config.NodePowerModelVariable] == "" || os.Getenv(config.NodePowerModelVariable) != "" {
+	simulated := g.Configuration.Decoded.DeepCopy()
+	if !g.hasPowerModelsOfPod() {
 		return simulated
 	}
 	for _, profile := range simulated.Profiles {

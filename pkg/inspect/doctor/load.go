@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -231,6 +232,39 @@ func (f *Facts) checkNodes() []Result {
 	}
 	advice := f.AdviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
 	return Warn(advice, "the cluster has no nodes")
+}
+
+// checkPowerModels names the nodes without a power model in a plugin that has some. Models in a file that only the scheduler's pod
+// has are not known.
+func (f *Facts) checkPowerModels() (results []Result) {
+	if f.hasPowerModelsOfPod() {
+		return nil
+	}
+	for _, profile := range f.Configuration.Decoded.Profiles {
+		for _, plugin := range profile.PluginConfig {
+			args, ok := plugin.Args.(config.PowerModels)
+			if !ok || !configlint.Builds(&profile, plugin.Name) {
+				continue
+			}
+			if has, _ := args.HasPowerModels(); !has {
+				continue
+			}
+			var without []string
+			for _, node := range f.nodes {
+				if args.PowerModelOf(node.Name, node.Labels) == nil {
+					without = append(without, node.Name)
+				}
+			}
+			if len(without) > 0 {
+				const example = "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
+				results = append(results, Warn(
+					f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
+					"profile %s: %s has no power model of %d of %s (%s)", text.Excerpt(profile.SchedulerName), plugin.Name, len(without),
+					text.Count(len(f.nodes), "node"), text.FirstN(without))...)
+			}
+		}
+	}
+	return results
 }
 
 func (s *sourceFacts) checkMeasured() []Result {

@@ -63,6 +63,7 @@ func clusterChecks() []Check[*Facts] {
 		{"source.statistics", opened, (*Facts).checkStatistics},
 		{"source.pods", opened, (*Facts).checkPods},
 		{"nodes.found", listed, (*Facts).checkNodes},
+		{"nodes.modelled", listedToo, (*Facts).checkPowerModels},
 		{"permissions.list", nil, (*Facts).checkLists},
 		{"permissions.scheduler", configured, (*Facts).checkPermissions},
 		{"lines.room", needs{(*Facts).NeedCluster, (*Facts).needLines, (*Facts).needAnswers}, (*Facts).checkLines},
