@@ -29,8 +29,10 @@ const (
 const (
 	// PodNameLetters are the characters of hashes and of random suffixes: those of k8s.io/apimachinery/pkg/util/rand.
 	PodNameLetters = "bcdfghjklmnpqrstvwxz2456789"
-	// MinPodNameHash and MaxPodNameHash bound the length of a Deployment's hash in the names of its ReplicaSets.
-	MinPodNameHash, MaxPodNameHash = 6, 10
+	// MinPodNameHash is the shortest length of a Deployment's hash in the names of its ReplicaSets.
+	MinPodNameHash = 6
+	// MaxPodNameHash is the longest.
+	MaxPodNameHash = 10
 	// JobTimeDigits is the length of a CronJob's time in the names of its Jobs: minutes since 1970.
 	JobTimeDigits = 8
 )

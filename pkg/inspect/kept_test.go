@@ -155,25 +155,33 @@ profiles:
     args: {maxAge: 1h, metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter, timeout: 1m}}
 `
 
-// openSession keeps a simulation of keptObjects by a file with keptConfiguration.
-func openSession(t *testing.T) (server *objectServer, conn *cluster.Connection, prometheus, file string, session *top.Session) {
+// keptSession is a kept simulation of keptObjects by a file with keptConfiguration.
+type keptSession struct {
+	*top.Session
+	server           *objectServer
+	conn             *cluster.Connection
+	prometheus, file string
+}
+
+func openSession(t *testing.T) keptSession {
 	t.Helper()
 	stub := &promstub.Server{}
 	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
 	source := httptest.NewServer(stub)
 	t.Cleanup(source.Close)
-	server = newObjectServer(t, keptObjects()...)
+	server := newObjectServer(t, keptObjects()...)
 	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
 	must(t, err)
-	file = write(t, fmt.Sprintf(keptConfiguration, source.URL, 80))
-	session, err = top.Open(t.Context(), conn, cluster.ConfigurationOptions{File: file}, cluster.SourceOptions{}, top.Options{})
+	file := write(t, fmt.Sprintf(keptConfiguration, source.URL, 80))
+	session, err := top.Open(t.Context(), conn, cluster.ConfigurationOptions{File: file}, cluster.SourceOptions{}, top.Options{})
 	must(t, err)
-	return server, conn, source.URL, file, session
+	return keptSession{session, server, conn, source.URL, file}
 }
 
 // A kept simulation has the results of a new one. Load is read while the checks go on after the loan.
 func TestDoctor_Kept(t *testing.T) {
-	_, conn, _, file, session := openSession(t)
+	s := openSession(t)
+	conn, file, session := s.conn, s.file, s.Session
 	ctx, end := context.WithCancel(t.Context())
 	var reading sync.WaitGroup
 	checked := func(lend cluster.Lender) string {
@@ -206,7 +214,8 @@ func TestDoctor_Kept(t *testing.T) {
 
 // A kept simulation answers as a new one, whatever was asked before.
 func TestExplain_Kept(t *testing.T) {
-	server, conn, prometheus, file, session := openSession(t)
+	s := openSession(t)
+	server, conn, prometheus, file, session := s.server, s.conn, s.prometheus, s.file, s.Session
 	run := func(pod string, compare []string, lend bool) (answer string, lent bool) {
 		t.Helper()
 		r := explain.Request{

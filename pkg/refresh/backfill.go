@@ -158,7 +158,7 @@ func (b *backfill) rest(took, least time.Duration, now time.Time) {
 func (w *WorkloadWatcher) fetchPeriod(
 	ctx context.Context, history source.WorkloadHistory, p source.Period,
 ) (observations []learned.Observation, err error) {
-	defer w.Metrics.recoverPanic(ctx, w.Label, &err)
+	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	names := w.namesByOwner()
 	err = history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
 		workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}

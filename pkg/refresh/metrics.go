@@ -142,19 +142,18 @@ func (m *Metrics) countRejected(label string, rejected source.Rejected) {
 	}
 }
 
-// recoverPanic makes the panic of a refresh its error. The panic is counted, also as a failed refresh, and logged with its stack.
-// recoverPanic must be deferred.
-func (m *Metrics) recoverPanic(ctx context.Context, label string, err *error) {
-	recovered := recover()
+// panicked returns the error of a refresh: err, or the recovered panic. A panic is counted, also as a failed refresh, and logged
+// with its stack.
+func (m *Metrics) panicked(ctx context.Context, label string, recovered any, err error) error {
 	if recovered == nil {
-		return
+		return err
 	}
 	failed := source.NewPanicError(recovered)
 	m.panics.WithLabelValues(label).Inc()
 	m.refreshes.WithLabelValues(label, resultError).Inc()
 	klog.FromContext(ctx).Error(failed, "A refresh panicked. What was read before stays in use: please report this",
 		"source", label, "stack", string(failed.Stack))
-	*err = failed
+	return failed
 }
 
 // DescribeWithStability implements metrics.StableCollector.

@@ -179,7 +179,7 @@ func repeat(
 // Refresh reads the source once and publishes the result. After an error all load stays as it was, unless the clock went
 // back. Node metrics that were read beside it are published. A panic is an error.
 func (w *Watcher) Refresh(ctx context.Context) (err error) {
-	defer w.metrics.recoverPanic(ctx, w.label, &err)
+	defer func() { err = w.metrics.panicked(ctx, w.label, recover(), err) }()
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
 	began := w.clock.Now()

@@ -102,7 +102,7 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
 func (w *WorkloadWatcher) refreshDue(ctx context.Context) (err error) {
-	defer w.Metrics.recoverPanic(ctx, w.Label, &err)
+	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	ctx = w.logging(ctx)
 	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
 		w.nextRefresh = now.Add(WorkloadInterval)
@@ -139,7 +139,7 @@ const refreshTime = 10 * time.Second
 // Refresh observes all pods once, then reads what is missing of the history, within refreshTime. It publishes the results of both.
 // It fails if no resource of the pods could be read.
 func (w *WorkloadWatcher) Refresh(ctx context.Context) (err error) {
-	defer w.Metrics.recoverPanic(ctx, w.Label, &err)
+	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	ctx = w.logging(ctx)
 	if err := w.observeNow(ctx, w.Clock.Now()); err != nil {
 		return err

@@ -256,7 +256,8 @@ func (f *Facts) checkPowerModels() (results []Result) {
 				}
 			}
 			if len(without) > 0 {
-				const example = "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
+				const example = "nodePowerModels:\n" +
+					"- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
 				results = append(results, Warn(
 					f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
 					"profile %s: %s has no power model of %d of %s (%s)", text.Excerpt(profile.SchedulerName), plugin.Name, len(without),

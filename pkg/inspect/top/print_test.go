@@ -2,7 +2,6 @@ package top
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -155,20 +154,6 @@ TOTAL               1250m  13.1         2048Mi  0.0          -
 			t.Errorf("table %d wide (-want +got):\n%s", tc.s.Width, diff)
 		}
 	}
-}
-
-// manyNodes are nodes of random load.
-func manyNodes(n int) *Nodes {
-	random := rand.New(rand.NewPCG(1, 2))
-	nodes := &Nodes{View: View{SchedulerName: "plimsoll", Plugin: "LoadThreshold", Time: lookedAt}}
-	for i := range n {
-		nodes.Nodes = append(nodes.Nodes, &Row{
-			Name:   fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/250, i%250),
-			CPU:    resourceWith(100*random.Float64(), 5*random.Float64(), 100*random.Float64(), 80),
-			Memory: resourceWith(100*random.Float64(), 0, 100*random.Float64(), 90),
-		})
-	}
-	return nodes
 }
 
 func TestNodes_NotesProblems(t *testing.T) {
