@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -28,7 +27,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
 // version is set by the linker.
@@ -40,17 +38,9 @@ var version string
 func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount sources.Account) *cobra.Command {
 	var options []app.Option
 	registerBuildInfo(registry)
-	var skewed sync.Once
 	var format string // of the log
 	for name, factory := range plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister) {
-		build := withEnvironment(factory)
-		newPlugin := func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-			skewed.Do(func() { // in the background: the API server may be down
-				go skew.Warn(ctx, componentversion.Get().GitVersion, handle.ClientSet().Discovery(), skew.Retry, format)
-			})
-			return build(ctx, args, handle)
-		}
-		options = append(options, app.WithPlugin(name, newPlugin))
+		options = append(options, app.WithPlugin(name, withEnvironment(factory)))
 	}
 	var findings []finding.Finding
 	options = append(options, func(frameworkruntime.Registry) error {

@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	rebalancerchecks "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
 	rebalance "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
@@ -85,7 +84,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"},
 		replay.Command(),
 	)
-	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, versions.Command(), newOptionsCommand())
+	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, newOptionsCommand())
 	return command
 }
 

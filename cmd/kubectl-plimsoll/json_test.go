@@ -19,7 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
@@ -73,7 +72,6 @@ func results() []output.Result {
 		&shadow.Report{},
 		&command.Report{},
 		&replayreport.Result{},
-		&versions.Report{},
 	}
 }
 

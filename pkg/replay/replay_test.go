@@ -49,7 +49,7 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 	for _, name := range engine.BuiltinPolicies() {
 		o.Policies = append(o.Policies, policy(t, name))
 	}
-	// The second file has every statistic of a load line, and node metrics.
+	// The second file has every statistic of a load line.
 	for _, file := range []string{"testdata/known.yaml", "testdata/options.yaml"} {
 		policies, err := engine.ReadPolicies(t.Context(), file)
 		if err != nil {

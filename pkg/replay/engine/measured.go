@@ -24,15 +24,13 @@ type measured struct {
 	kept int
 	// last holds the last kept utilizations as fractions of capacity, by node, at the tick's number modulo kept.
 	last [][load.ResourceCount][]float32
-	// expressions are the node metrics requested, by query.
-	expressions map[string]expression
 	// sorted are the windows of quantiles, by length and node.
 	sorted map[time.Duration][][load.ResourceCount]sortedWindow
 }
 
 func newMeasured(in *input.Input) *measured {
 	m := &measured{
-		start: in.Start, kept: 1, last: make([][load.ResourceCount][]float32, len(in.Nodes)), expressions: map[string]expression{},
+		start: in.Start, kept: 1, last: make([][load.ResourceCount][]float32, len(in.Nodes)),
 		sorted: map[time.Duration][][load.ResourceCount]sortedWindow{},
 	}
 	for i := range in.Nodes {
@@ -78,13 +76,6 @@ func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batc
 			stats := load.Stats{m.quantile(i, load.CPU, q), m.quantile(i, load.Memory, q)}
 			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: q.Window, Fraction: q.Fraction, End: end, Stats: stats})
 		}
-	}
-	for _, query := range request.Metrics {
-		values := make(map[string]float64, len(m.names))
-		for i, name := range m.names {
-			values[name] = m.expressions[query](m, i, m.ticks)
-		}
-		batch.Metrics = append(batch.Metrics, source.MetricValues{Metric: query, End: end, Values: values})
 	}
 	return batch, nil
 }
@@ -160,14 +151,6 @@ func quantileOfSorted[F float32 | float64](values []F, fraction float64) float64
 	above := min(below+1, len(values)-1)
 	share := rank - float64(below)
 	return float64(values[below])*(1-share) + float64(values[above])*share
-}
-
-// require makes Fetch answer a node metric's query. It fails for a query without data.
-func (m *measured) require(query string) error {
-	m.keep(maxRange + 5*time.Minute)
-	e, err := compile(query)
-	m.expressions[query] = e
-	return err
 }
 
 // HasSynced implements refresh.Nodes.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -92,49 +91,6 @@ func TestMeasured_QuantilesOfMovingWindow(t *testing.T) {
 		last := slices.Sorted(slices.Values(all[max(len(all)-input.Ticks(q.Window), 0):]))
 		if got, want := m.quantile(0, load.CPU, q).Mean, quantileOfSorted(last, q.Fraction); got != want {
 			t.Fatalf("tick %d: %v, want %v", len(all), got, want)
-		}
-	}
-}
-
-func TestMeasured_Metrics(t *testing.T) {
-	// Means over a minute, which is two ticks: 0.2, 0.3, 0.5, 0.7.
-	m := measure(0.2, 0.4, 0.6, 0.8)
-	for query, want := range map[string]float64{
-		"instance:node_cpu_utilisation:rate1m":                               0.7,
-		"instance:node_cpu_utilisation:rate5m":                               0.5,
-		"instance:node_memory_utilisation:ratio":                             0.5,
-		"avg_over_time(instance:node_cpu_utilisation:rate1m[2m])":            1.7 / 4,
-		"max_over_time(instance:node_cpu_utilisation:rate1m[1m])":            0.7,
-		"min_over_time(instance:node_cpu_utilisation:rate1m[2m])":            0.2,
-		"stddev_over_time(instance:node_cpu_utilisation:rate1m[1m])":         0.1,
-		"quantile_over_time(0.5, instance:node_cpu_utilisation:rate1m[90s])": 0.5,
-	} {
-		if err := m.require(query); err != nil {
-			t.Error(err)
-			continue
-		}
-		batch, err := m.Fetch(t.Context(), source.Request{Metrics: []string{query}})
-		if err != nil || len(batch.Metrics) != 1 || math.Abs(batch.Metrics[0].Values["b"]-want) > 1e-5 {
-			t.Errorf("%s: %+v, error %v; want %v for b", query, batch.Metrics, err, want)
-		}
-	}
-}
-
-func TestCompile_NamesWhatHasNoData(t *testing.T) {
-	for query, want := range map[string]string{
-		"rate(node_disk_io_time_seconds_total[5m])": "no data of rate(node_disk_io_time_seconds_total[5m]);",
-		"1 - node_load1": "no data of 1 - node_load1;",
-		`instance:node_cpu_utilisation:rate1m{job="x"}`:                     `no data of instance:node_cpu_utilisation:rate1m{job="x"};`,
-		"instance:node_cpu_utilisation:rate1m offset 5m":                    "no data of instance:node_cpu_utilisation:rate1m offset 5m;",
-		"sum(instance:node_cpu_utilisation:rate1m)":                         "no data of sum(",
-		"max_over_time(instance:node_cpu_utilisation:rate1m[2h])":           "no data of max_over_time(",
-		"instance:node_cpu_utilisation:rate1m > 0.7":                        "no data of instance:node_cpu_utilisation:rate1m > 0.7;",
-		"max_over_time(instance:node_cpu_utilisation:rate1m[5m] offset 5m)": "no data of instance:",
-		"(": "parse error",
-	} {
-		err := measure().require(query) // as a plugin does
-		if err == nil || !strings.Contains(err.Error(), want) || want[:2] == "no" && !strings.Contains(err.Error(), "; a replay has instance:") {
-			t.Errorf("%s: error %v, want %q", query, err, want)
 		}
 	}
 }
