@@ -119,7 +119,6 @@ type reader struct {
 	maxBytes int64
 }
 
-// Read implements io.Reader.
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.LimitedReader.Read(p)
 	if r.N <= 0 {

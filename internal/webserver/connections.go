@@ -39,7 +39,6 @@ func newLimitedListener(listener net.Listener, limit int, logger klog.Logger) *l
 	return &limitedListener{Listener: listener, limit: limit, logger: logger, logged: rate.Sometimes{Interval: time.Minute}}
 }
 
-// Accept implements net.Listener.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -79,7 +78,6 @@ func (l *limitedListener) track(conn net.Conn, state http.ConnState) {
 	conn.(*limitedConn).busy = state == http.StateActive
 }
 
-// Close implements net.Conn.
 func (c *limitedConn) Close() error {
 	l := c.listener
 	l.mu.Lock()

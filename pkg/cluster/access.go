@@ -140,7 +140,6 @@ func (o SourceOptions) Validate() error {
 	return nil
 }
 
-// Reach implements sources.Access.
 func (a *access) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
@@ -358,7 +357,6 @@ type serviceProxy struct {
 	proxy, apiServer, server *url.URL
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !httpclient.SameOrigin(r.URL, t.server) {
 		closeBody(r)

@@ -224,7 +224,6 @@ type namespacedPods struct {
 	namespace string
 }
 
-// List implements corelisters.PodLister.
 func (p namespacedPods) List(selector labels.Selector) ([]*corev1.Pod, error) {
 	return p.Pods(p.namespace).List(selector)
 }
@@ -235,7 +234,6 @@ type namespacedList struct {
 	namespace string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (l namespacedList) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := r.Clone(r.Context())
 	sent.URL = r.URL.JoinPath("..", "namespaces", l.namespace, path.Base(r.URL.Path))

@@ -20,7 +20,6 @@ type readOnly struct {
 	prefix string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.check(r); err != nil {
 		closeBody(r)
@@ -29,7 +28,6 @@ func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper implements net.RoundTripperWrapper.
 func (t readOnly) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t readOnly) check(r *http.Request) error {

@@ -48,7 +48,6 @@ func Sequential() Parallelizer { return sequence{} }
 
 type sequence struct{}
 
-// Until implements Parallelizer.
 func (sequence) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
 	for i := 0; i < pieces && ctx.Err() == nil; i++ {
 		do(i)

@@ -139,12 +139,10 @@ func (p *Provider) unopened(name string, err error) (unopened, error) {
 // Name implements source.Source and source.PodSource.
 func (u unopened) Name() string { return u.name }
 
-// Fetch implements source.Source.
 func (u unopened) Fetch(context.Context, source.Request) (source.Batch, error) {
 	return source.Batch{}, u.err
 }
 
-// FetchPods implements source.PodSource.
 func (u unopened) FetchPods(context.Context, int, func(*source.PodUsage)) (failed [load.ResourceCount]error) {
 	for r := range failed {
 		failed[r] = u.err

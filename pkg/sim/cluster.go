@@ -252,13 +252,11 @@ type informer struct {
 	handlers []*handler
 }
 
-// GetIndexer implements cache.SharedIndexInformer.
 func (i *informer) GetIndexer() cache.Indexer { return namespaced{i.SharedIndexInformer.GetIndexer()} }
 
 // namespaced finds the objects of a namespace without an index. An index takes 160 bytes per pod, and is seldom asked.
 type namespaced struct{ cache.Indexer }
 
-// Index implements cache.Indexer.
 func (n namespaced) Index(name string, like any) ([]any, error) {
 	if _, ok := n.GetIndexers()[name]; ok || name != cache.NamespaceIndex {
 		return n.Indexer.Index(name, like)
@@ -290,36 +288,30 @@ func (i *informer) AddEventHandler(to cache.ResourceEventHandler) (cache.Resourc
 	return h, nil
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (i *informer) AddEventHandlerWithResyncPeriod(
 	to cache.ResourceEventHandler, _ time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(to)
 }
 
-// AddEventHandlerWithOptions implements cache.SharedInformer.
 func (i *informer) AddEventHandlerWithOptions(
 	to cache.ResourceEventHandler, _ cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(to)
 }
 
-// RemoveEventHandler implements cache.SharedInformer.
 func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerRegistration) error {
 	i.handlers = slices.DeleteFunc(i.handlers, func(h *handler) bool { return h == registration })
 	return nil
 }
 
-// HasSynced implements cache.SharedInformer.
 func (i *informer) HasSynced() bool { return i.synced.HasSynced() }
 
-// HasSyncedChecker implements cache.SharedInformer.
 func (i *informer) HasSyncedChecker() minor.DoneChecker { return i.synced }
 
 // synced reports to informers and registrations that they are in sync once the channel is closed.
 type synced <-chan struct{}
 
-// HasSynced implements cache.ResourceEventHandlerRegistration.
 func (s synced) HasSynced() bool {
 	select {
 	case <-s:
@@ -329,11 +321,8 @@ func (s synced) HasSynced() bool {
 	}
 }
 
-// HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
 func (s synced) HasSyncedChecker() minor.DoneChecker { return s }
 
-// Name implements cache.DoneChecker.
 func (s synced) Name() string { return "simulation" }
 
-// Done implements cache.DoneChecker.
 func (s synced) Done() <-chan struct{} { return s }

@@ -62,7 +62,6 @@ func (s *Scheduler) takeDisplaced() []*corev1.Pod {
 // orderedStatuses returns nodes sorted by name; a NodeToStatus returns them in the order of a map.
 type orderedStatuses struct{ *framework.NodeToStatus }
 
-// NodesForStatusCode implements minor.NodeToStatusReader.
 func (s orderedStatuses) NodesForStatusCode(nodes minor.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	matching, err := s.NodeToStatus.NodesForStatusCode(nodes, code)
 	matching = slices.Clone(matching) // it may be the snapshot's own list

@@ -159,7 +159,6 @@ func newClient() (kubernetes.Interface, error) {
 
 type noServer struct{}
 
-// RoundTrip implements http.RoundTripper.
 func (noServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s %s: a simulation has no API server", r.Method, r.URL.Path)
 }

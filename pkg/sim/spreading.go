@@ -124,7 +124,6 @@ func withSpreading(profiles []schedulerconfig.KubeSchedulerProfile) []schedulerc
 	return changed
 }
 
-// Name implements minor.Plugin.
 func (pl *spreading) Name() string { return spreadingName }
 
 // PreFilter implements minor.PreFilterPlugin. The stock plugin reads the nodes only if a constraint filters.
@@ -146,7 +145,6 @@ func (pl *spreading) PreScore(ctx context.Context, state fwk.CycleState, pod *co
 	return pl.PodTopologySpread.PreScore(ctx, state, pod, nodes)
 }
 
-// Score implements minor.ScorePlugin.
 func (pl *spreading) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if brief, ok := pl.brief.nodes[node.Node().Name]; ok && brief.NodeInfo == node && brief.generation == node.GetGeneration() {
 		node = brief
@@ -163,7 +161,6 @@ type briefHandle struct {
 // Parallelizer implements minor.Handle. Brief nodes take less processor time than goroutines.
 func (briefHandle) Parallelizer() minor.Parallelizer { return minor.Sequential() }
 
-// SnapshotSharedLister implements minor.Handle.
 func (h briefHandle) SnapshotSharedLister() minor.SharedLister {
 	return briefLister{h.Handle.SnapshotSharedLister(), h.brief}
 }
@@ -173,7 +170,6 @@ type briefLister struct {
 	brief *briefNodes
 }
 
-// NodeInfos implements minor.SharedLister.
 func (l briefLister) NodeInfos() minor.NodeInfoLister {
 	return briefInfos{l.SharedLister.NodeInfos(), l.brief}
 }
@@ -393,7 +389,6 @@ type standIn struct {
 	brief *briefPod
 }
 
-// GetPods implements fwk.NodeInfo.
 func (n *briefNode) GetPods() []fwk.PodInfo {
 	if n.shows != n.all.shows {
 		return nil
@@ -431,5 +426,4 @@ func (p *briefPod) eachLabel(yield func(label) bool) {
 	}
 }
 
-// GetPod implements fwk.PodInfo.
 func (p *briefPod) GetPod() *corev1.Pod { return p.pod }

@@ -58,7 +58,6 @@ type boundedBody struct {
 	maxBytes int64
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.LimitedReader.Read(p)
 	if b.N <= 0 {

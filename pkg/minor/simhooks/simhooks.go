@@ -21,7 +21,6 @@ type seeded struct {
 	rand *rand.Rand
 }
 
-// GetOffsetAndNumCandidates implements preemption.Interface.
 func (p seeded) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) {
 	_, candidates = p.DefaultPreemption.GetOffsetAndNumCandidates(nodes)
 	return p.rand.Int32N(nodes), candidates

@@ -79,13 +79,11 @@ func (pl *DecisionRecord) Name() string { return Name }
 // feasible are the nodes that are scored.
 type feasible []fwk.NodeInfo
 
-// Clone implements fwk.StateData.
 func (f feasible) Clone() fwk.StateData { return f }
 
 // recorded is the Event to write once the pod is bound.
 type recorded struct{ event *eventsv1.Event }
 
-// Clone implements fwk.StateData.
 func (r recorded) Clone() fwk.StateData { return r }
 
 // PreScore keeps the nodes.

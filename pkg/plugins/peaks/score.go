@@ -147,7 +147,6 @@ type models struct {
 	nodes *estimate.PerNode[*config.PowerModel]
 }
 
-// Derive implements estimate.Deriver.
 func (m *models) Derive(f estimate.Facts, _ **config.PowerModel) (model *config.PowerModel, same bool) {
 	if f.SameObject {
 		return nil, true

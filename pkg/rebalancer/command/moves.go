@@ -183,15 +183,12 @@ type snapshot struct {
 
 var _ plan.World = &snapshot{}
 
-// Cluster implements plan.World.
 func (s *snapshot) Cluster(context.Context) (plan.Cluster, error) { return s.cluster, nil }
 
-// Pods implements plan.World.
 func (s *snapshot) Pods(namespace string) ([]*corev1.Pod, error) {
 	return s.cluster.Scheduler.Informers().Core().V1().Pods().Lister().Pods(namespace).List(labels.Everything())
 }
 
-// SchedulerDown implements plan.World.
 func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
 	if s.lease == nil {
 		return "", nil

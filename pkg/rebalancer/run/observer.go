@@ -104,7 +104,6 @@ func node(name string) *corev1.Node {
 	return n
 }
 
-// Began implements plan.Observer.
 func (o *observer) Began(m *plan.Moving, pod *corev1.Pod) {
 	o.events.Eventf(pod, nil, corev1.EventTypeNormal, "Moved", eventAction, "Evicted from %s, expected on %s: %s", m.From, m.To,
 		m.Why())
@@ -112,13 +111,11 @@ func (o *observer) Began(m *plan.Moving, pod *corev1.Pod) {
 		m.Namespace, m.Pod, m.To, m.Why())
 }
 
-// Refused implements plan.Observer.
 func (o *observer) Refused(m *plan.Move, pod *corev1.Pod, reason string) {
 	o.refused.WithLabelValues().Inc()
 	o.events.Eventf(pod, nil, corev1.EventTypeNormal, "MoveRefused", eventAction, "Stays on %s: %.500s", m.From, reason)
 }
 
-// Ended implements plan.Observer.
 func (o *observer) Ended(r *plan.Record) {
 	o.moves.WithLabelValues(string(r.Outcome)).Inc()
 	if problem := r.Problem(); problem != "" {

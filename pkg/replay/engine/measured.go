@@ -57,10 +57,8 @@ func (m *measured) add(node int, utilization podusage.Amounts) {
 
 func (m *measured) next() { m.ticks++ }
 
-// Name implements source.Source.
 func (m *measured) Name() string { return "Replay" }
 
-// Fetch implements source.Source.
 func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batch, error) {
 	batch := source.Batch{Samples: make([]load.Sample, 0, len(m.names)*(len(request.Windows)+len(request.Quantiles)))}
 	if m.ticks == 0 {
@@ -153,8 +151,6 @@ func quantileOfSorted[F float32 | float64](values []F, fraction float64) float64
 	return float64(values[below])*(1-share) + float64(values[above])*share
 }
 
-// HasSynced implements refresh.Nodes.
 func (m *measured) HasSynced() bool { return true }
 
-// Names implements refresh.Nodes.
 func (m *measured) Names() []string { return m.names }

@@ -29,12 +29,10 @@ func newRandom(context.Context, runtime.Object, minor.Handle) (minor.Plugin, err
 // Name returns the name of the plugin.
 func (random) Name() string { return randomName }
 
-// Score implements minor.ScorePlugin.
 func (random) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
 	return config.MinNodeScore, nil
 }
 
-// ScoreExtensions implements minor.ScorePlugin.
 func (random) ScoreExtensions() minor.ScoreExtensions { return nil }
 
 // clairvoyant knows the future usage of the placed pods and of the incoming pod, but not of later pods. It chooses the node where
@@ -49,7 +47,6 @@ func (e *engine) newClairvoyant(context.Context, runtime.Object, minor.Handle) (
 // Name returns the name of the plugin.
 func (clairvoyant) Name() string { return clairvoyantName }
 
-// ScoreExtensions implements minor.ScorePlugin.
 func (clairvoyant) ScoreExtensions() minor.ScoreExtensions { return nil }
 
 // PreScore finds the node of the lowest cost.
@@ -70,7 +67,6 @@ func (pl clairvoyant) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.
 	return nil
 }
 
-// Score implements minor.ScorePlugin.
 func (pl clairvoyant) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if pl.engine.nodeOf[node.Node().Name] == pl.engine.future.best {
 		return config.MaxNodeScore, nil

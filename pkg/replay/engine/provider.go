@@ -32,7 +32,6 @@ func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) 
 	return &loadProvider{measured: m, watcher: watcher, source: reading.NewSource(watcher.Publisher(), c)}
 }
 
-// Open implements descriptor.LoadProvider.
 func (p *loadProvider) Open(_ context.Context, request reading.Request) (*reading.Reader, error) {
 	if len(request.Metrics) > 0 {
 		return nil, errors.New("a replay has no node metrics: leave the plugin out of the profile")

@@ -143,10 +143,8 @@ func (r *Rebalance) start(ctx context.Context, e *engine) (*rebalancing, error) 
 // measuredLoad reads the load for a policy whose profile reads none.
 type measuredLoad struct{ reader *reading.Reader }
 
-// Name implements minor.Plugin.
 func (*measuredLoad) Name() string { return "MeasuredLoad" }
 
-// Reader implements explain.LoadReader.
 func (l *measuredLoad) Reader() *reading.Reader { return l.reader }
 
 // LoadLine implements explain.LoadReader. There is no line.

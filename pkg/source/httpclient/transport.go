@@ -94,10 +94,8 @@ func (a *authorities) Fetch(ctx context.Context) (string, error) {
 	return all.String(), nil
 }
 
-// Description implements config.SecretReader.
 func (a *authorities) Description() string { return strings.Join(a.names, ", ") }
 
-// Immutable implements config.SecretReader.
 func (a *authorities) Immutable() bool { return false }
 
 const (
