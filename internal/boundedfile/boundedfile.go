@@ -75,6 +75,20 @@ func ReadConfiguration(ctx context.Context, name string) ([]byte, error) {
 	return New(name, MaxConfigurationBytes).Read(ctx)
 }
 
+// WritePrivate writes a file that its owner alone can read, also if the file was there before.
+func WritePrivate(path string, content []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Chmod(0o600); err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return err
+}
+
 func read(path string, maxBytes int64) ([]byte, error) {
 	// Look before opening: opening a device can have side effects.
 	info, err := os.Stat(path)

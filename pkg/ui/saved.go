@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,7 +87,7 @@ func (s *State) WriteFile(name string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, append(first.full(), '\n'), 0o600)
+	return boundedfile.WritePrivate(name, append(first.full(), '\n'))
 }
 
 // WriteHTMLFile writes a page of the snapshot that needs no server and asks for nothing. Only the user can read the file.
@@ -101,7 +100,7 @@ func (s *State) WriteHTMLFile(name string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, page.content, 0o600)
+	return boundedfile.WritePrivate(name, page.content)
 }
 
 // ReadFile reads a saved snapshot.

@@ -254,6 +254,8 @@ func (in *Input) addPod(p *filePod) error {
 		return errors.New("pod: want lifetimeSeconds above 0, up to 1e9, and memoryBytes of at least 0")
 	case len(p.CPUMillis) == 0:
 		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
+	case len(p.CPUMillis) > int(in.Length/TraceStep)+2:
+		return fmt.Errorf("pod: cpuMillis has %d values, more than lengthSeconds has", len(p.CPUMillis))
 	case p.Noise != nil && !within(float64(*p.Noise), 0, NoiseLength):
 		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or leave it out", *p.Noise, NoiseLength-1)
 	case len(in.Pods) == maxFilePods:

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // generated is a day of pods like those of package generate.
@@ -189,9 +191,8 @@ func TestLoad_Large(t *testing.T) {
 
 func TestSave_Private(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pods.jsonl")
-	if err := Save(file, generated(t)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, nil, 0o644)) // of an earlier version
+	check.OK(t, Save(file, generated(t)))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, error %v, want a file that others cannot read", info.Mode(), err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
@@ -34,7 +34,7 @@ func WritePage(file string, r *Report) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, content, 0o600)
+	return boundedfile.WritePrivate(file, content)
 }
 
 // render returns a page of less than 5 MB. So columns of a large heat map cover more time, and a note says so.

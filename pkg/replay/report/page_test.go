@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	xhtml "golang.org/x/net/html"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 var policyNames = []string{Stock, "TargetLoadPacking", "LoadVariationRiskBalancing", "PredictedPeak", Clairvoyant}
@@ -198,9 +200,8 @@ func TestSelfContained(t *testing.T) {
 
 func TestWritePage_Private(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.html")
-	if err := WritePage(file, synthetic(1, 1, Stock)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, nil, 0o644)) // of an earlier version
+	check.OK(t, WritePage(file, synthetic(1, 1, Stock)))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, error %v, want a file that others cannot read", info.Mode(), err)
 	}
