@@ -91,7 +91,7 @@ func TestWhatIf_Timeout(t *testing.T) {
 	server, _ := hangingServer(t)
 	_, err := execute(t.Context(), "what-if", "--pending", "--kubeconfig", kubeconfigFor(t, server), "--timeout", "10ms")
 	if err == nil || exitCode(err) != 2 || !errors.Is(err, context.DeadlineExceeded) ||
-		!strings.Contains(err.Error(), "not done within --timeout 10ms; write fewer --replicas, a longer --timeout, or 0 for no limit") {
+		!strings.Contains(err.Error(), "not done within --timeout 10ms; write fewer --replicas, a longer --timeout, or --timeout 0 for no limit") {
 		t.Errorf("error %v with exit code %d, want 2 and the flag to change", err, exitCode(err))
 	}
 }

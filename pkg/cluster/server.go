@@ -22,7 +22,7 @@ type Server struct {
 	SkewKnown bool
 }
 
-// SkewResolution is the resolution of the header Date, plus the time that a response may take.
+// SkewResolution bounds the error of Skew: half a second by the header Date, and half of a round trip of at most a second.
 const SkewResolution = time.Second
 
 // Server asks the API server for its version. The response has the time.
@@ -54,7 +54,7 @@ func (c *Connection) Server(ctx context.Context) (Server, error) {
 	}
 	server := Server{GitVersion: text.Excerpt(info.GitVersion)}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		// The header has whole seconds: on average, the server's clock is half a second ahead.
+		// The header Date drops the fraction of a second: half a second on average.
 		server.Skew, server.SkewKnown = skewOf(date.Add(time.Second/2), sent, received), true
 	}
 	return server, nil

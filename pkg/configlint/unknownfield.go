@@ -34,8 +34,8 @@ func withFields(err error, root *yaml.Node) error {
 	return err
 }
 
-// CheckFields returns an error for each unknown field of a document, and for each value of another type. Documents that are no YAML
-// have none.
+// CheckFields returns an error for each unknown field of a document, and for each value of another type. Content that is no YAML
+// has none.
 func CheckFields(content []byte, of reflect.Type) error {
 	var fields fieldCheck
 	fields.check(parse(content), of, "")
@@ -83,14 +83,17 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 	}
 }
 
-// refuse adds the value, unless it may be a secret.
+// refuse adds an error for the value. The error omits strings, because a string may be a secret.
 func (u *fieldCheck) refuse(node *yaml.Node, of reflect.Type, path string) {
 	value := ""
 	if node.Kind == yaml.ScalarNode && of.Kind() != reflect.String {
 		value = fmt.Sprintf("%q: ", node.Value)
 	}
-	u.invalid = append(u.invalid,
-		fmt.Errorf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), value, allowed(of)))
+	at := fmt.Sprintf("line %d: ", node.Line)
+	if path != "" {
+		at += strings.TrimSuffix(path, ".") + ": "
+	}
+	u.invalid = append(u.invalid, fmt.Errorf("%sInvalid value: %s%s", at, value, allowed(of)))
 }
 
 // checkElements checks the elements of a list, map or struct.
@@ -102,7 +105,9 @@ func (u *fieldCheck) checkElements(node *yaml.Node, of reflect.Type, path string
 		}
 	case reflect.Map:
 		for key, value := range pairs(node) {
-			u.check(value, of.Elem(), path+key.Value+".")
+			if key.Tag != "!!merge" { // the anchor is checked where it stands
+				u.check(value, of.Elem(), path+key.Value+".")
+			}
 		}
 	case reflect.Struct:
 		u.checkFields(node, of, path)

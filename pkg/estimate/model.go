@@ -102,20 +102,19 @@ type View struct {
 	now int64
 	// ignoreGeneration is set in pod-group cycles, which change NodeInfos without a new generation.
 	ignoreGeneration bool
-	// namespace is that of the pod to place; empty sees all pending usage.
+	// namespace is that of the pod to place. If it is empty, all pending usage counts.
 	namespace string
 }
 
-// For returns the load as the pod to place sees it. Of pods without requests and limits in other namespaces, it counts a part: see
-// podusage.MaxForeignDefault.
+// For returns the load as the pod to place sees it. For counts only a part of the pending usage of pods in other namespaces that
+// have neither requests nor limits: see podusage.MaxForeignDefault.
 func (v *View) For(pod *corev1.Pod) *View {
 	seen := *v
 	seen.namespace = pod.Namespace
 	return &seen
 }
 
-// Stranger returns a pod whose namespace has no other pods. To View.For it is a usual pod to place: none of the starting pods is of
-// its namespace.
+// Stranger returns a pod whose namespace has no other pods. View.For shows the load that a usual pod to place sees.
 func Stranger() *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace = "/" // a name that no namespace has
@@ -146,7 +145,7 @@ func (v *View) Resource(node fwk.NodeInfo, r load.Resource) ResourceEstimate {
 // Estimator is the cycle's estimator of pods.
 func (v *View) Estimator() podusage.Estimator { return v.cache.key.estimator }
 
-// node returns the estimate while the node's load is fresh; nil if it was never measured.
+// node returns the node's estimate, fresh or expired; nil if the node was never measured.
 func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
 	row, ok := v.rows.row(node)
 	if !ok {

@@ -105,7 +105,7 @@ func (t *Table) Node(name string) NodeLoad {
 // Snapshot holds the nodes' load after a refresh, by window and by quantile, and their node metrics. It is immutable.
 type Snapshot struct {
 	index *Index
-	// tables are those of quantiles, and of means, whose Fraction is 0.
+	// tables are by quantile. A Fraction of 0 stands for the mean.
 	tables     map[Quantile]*Table
 	columns    map[string]*MetricColumn
 	unmeasured *Table
@@ -126,8 +126,8 @@ func NewSnapshot(index *Index, means map[time.Duration]*Table, metrics map[strin
 	return s
 }
 
-// With maps every table through change and adds nodes, which change gets as the zero NodeLoad. The Fraction of a mean is 0.
-// Node metrics do not change.
+// With returns a snapshot with added nodes, and with change applied to the load of each node in each table. For an added node,
+// change receives the zero NodeLoad. Node metrics do not change.
 func (s *Snapshot) With(added []string, change func(of Quantile, node string, measured NodeLoad) NodeLoad) *Snapshot {
 	index := s.index
 	if len(added) > 0 {
@@ -147,8 +147,8 @@ func (s *Snapshot) Index() *Index { return s.index }
 // Over returns the load over the window. A window that is not read has a table without measurements.
 func (s *Snapshot) Over(window time.Duration) *Table { return s.Table(Quantile{Window: window}) }
 
-// WithQuantiles returns the snapshot with a table for each quantile, whose means are the quantiles. All tables have the nodes of
-// Index.
+// WithQuantiles returns the snapshot with a table for each quantile, whose Stat.Mean holds the quantile. All tables have the nodes
+// of Index.
 func (s *Snapshot) WithQuantiles(tables map[Quantile]*Table) *Snapshot {
 	with := *s
 	with.tables = maps.Clone(s.tables)
@@ -156,8 +156,8 @@ func (s *Snapshot) WithQuantiles(tables map[Quantile]*Table) *Snapshot {
 	return &with
 }
 
-// Table returns the table of a quantile, whose means are the quantiles, or of the mean if Fraction is 0. One that is not read has a
-// table without measurements.
+// Table returns the table of a quantile, or of the mean if Fraction is 0. In the table of a quantile, Stat.Mean holds the quantile.
+// A quantile that is not read has a table without measurements.
 func (s *Snapshot) Table(of Quantile) *Table {
 	if t, ok := s.tables[of]; ok {
 		return t

@@ -53,8 +53,8 @@ type setting struct {
 	value any
 	// field is the path in a LoadSpec, for errors.
 	field string
-	// variable is the environment variable for the flag, as load-watcher has it. Only some providers use others, which
-	// CompleteFromEnvironment reads.
+	// variable is the environment variable for the flag, as load-watcher has it. others are variables that only some
+	// providers use. readEnvironment reads the token's, CompleteFromEnvironment the rest.
 	variable string
 	others   []string
 	usage    string
@@ -152,7 +152,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// readEnvironment sets each flag that the command line does not set from its variable. An empty variable counts as unset.
+// readEnvironment sets each flag from its variable, unless the command line sets the flag. An empty variable counts as unset.
 func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
 	for _, s := range o.settings() {
 		value := ""

@@ -52,7 +52,7 @@ type WorkloadConfig struct {
 }
 
 // WorkloadWatcher keeps statistics of each workload. It reads usage of pods at intervals, outside the scheduling cycle, and
-// publishes immutable Statistics. A failed refresh changes nothing.
+// publishes immutable Statistics. A failed refresh keeps them, unless the clock went back.
 //
 // A live pod's workload follows from the pod object, never from the source's names. Only the history has the source's
 // workloads: most of its pods are gone.
@@ -105,7 +105,7 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) (err error) {
 	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	ctx = w.logging(ctx)
 	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
-		w.nextRefresh = now.Add(WorkloadInterval)
+		w.nextRefresh, w.failed = now.Add(WorkloadInterval), true // also if it panics
 		err := w.observeNow(ctx, now)
 		if w.failed = err != nil; w.failed {
 			return err
@@ -117,7 +117,7 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// untilDue returns the time until there is something to do. After a failure it bounds the time until the next try.
+// untilDue returns the time until there is something to do. After a failure, untilDue returns the longest backoff.
 func (w *WorkloadWatcher) untilDue() time.Duration {
 	if w.failed {
 		return WorkloadInterval
@@ -163,7 +163,7 @@ func (w *WorkloadWatcher) readFor(ctx context.Context, history source.WorkloadHi
 	}
 }
 
-// observeNow observes all pods. What is missing of the history begins before the first observation.
+// observeNow observes all pods. The backfill covers the time before the first observation, and later gaps.
 func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error {
 	logger := klog.FromContext(ctx)
 	w.forgetIfClockWentBack(logger, began)
@@ -299,7 +299,7 @@ func (w *WorkloadWatcher) HistoryErr() error { return w.historyErr }
 func (w *WorkloadWatcher) UnmeasuredErr() error { return w.unmeasuredErr }
 
 // namesByOwner maps workloads by owner to the names by the configured label, for live pods.
-// An owner whose pods have several names has none.
+// If pods of an owner have different names, the name of the owner counts.
 func (w *WorkloadWatcher) namesByOwner() map[learned.Workload]string {
 	names := map[learned.Workload]string{}
 	if w.WorkloadLabel == "" {
@@ -390,7 +390,7 @@ func (t *tally) add(u *source.PodUsage) {
 		t.settled[u.Resource]++
 	}
 	share := min(float64(ran)/float64(WorkloadInterval), 1)
-	// No pod uses more than its node has. On an unknown node, requests count nothing.
+	// No pod uses more than its node has. On an unknown node, the request counts as 0.
 	request := min(podusage.Request(pod, u.Resource), t.allocatable[pod.Spec.NodeName][u.Resource])
 	t.usages.Add(pod, u.Resource, usage, request, share)
 }

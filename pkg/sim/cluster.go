@@ -79,8 +79,8 @@ func (s *Scheduler) Update(object runtime.Object) error { return s.cluster.updat
 // Remove removes the object of the same kind, namespace and name. The pods of a node stay until they are removed too.
 func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remove(object) }
 
-// Try adds the objects, calls use, and removes them again. Then it undoes the decisions on the pod that use made: preempted pods
-// come back. So does the pod, if it was in the cluster.
+// Try adds the objects and calls use. Afterwards Try adds the preempted pods again, restores the pod if it was in the cluster, and
+// then removes the objects.
 func (s *Scheduler) Try(objects []runtime.Object, pod *corev1.Pod, use func() error) (err error) {
 	_, held, err := s.cluster.find(pod)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 //   - SignalFx, Datadog: the values are utilizations in percent.
 //   - Datadog: `$filter` is the filter by hostNameSuffix and clusterName, `$interval` the distance of points in seconds.
 //
-// At least one of the two is required. A resource without a query uses the dialect's.
+// At least one of cpu and memory is required. A resource without a query uses the dialect's.
 type LoadQueries struct {
 	// CPU is the query for a node's CPU utilization.
 	CPU string `json:"cpu,omitempty"`
@@ -31,13 +31,13 @@ type MetricProviderSpec struct {
 	// KubernetesMetricsServer does not use it.
 	Address string `json:"address,omitempty"`
 	// Token is a bearer token, SignalFx's access token or Datadog's API key. It is printable ASCII without blanks, and without
-	// the word Bearer. The configuration holds it in plain text: prefer tokenFile. At most one of the two is set.
-	// SignalFx and Datadog need one.
+	// the word Bearer. The configuration holds it in plain text: prefer tokenFile. Set token or tokenFile, not both.
+	// SignalFx and Datadog require one of them.
 	Token config.Secret `json:"token,omitempty"`
 	// TokenFile is the path of a file with the token. A rotated file is read again.
 	TokenFile string `json:"tokenFile,omitempty"`
-	// ApplicationKey is an application key of Datadog. The configuration holds it in plain text: prefer applicationKeyFile. At most
-	// one of the two is set; Datadog needs one, the other types do not use it.
+	// ApplicationKey is an application key of Datadog. The configuration holds it in plain text: prefer applicationKeyFile. Set
+	// applicationKey or applicationKeyFile, not both. Datadog requires one of them; other types do not use them.
 	ApplicationKey config.Secret `json:"applicationKey,omitempty"`
 	// ApplicationKeyFile is the path of a file that holds an application key. It is reread as the key rotates.
 	ApplicationKeyFile string `json:"applicationKeyFile,omitempty"`
@@ -66,7 +66,7 @@ type MetricProviderSpec struct {
 	// reads only series that match. Defaults to all series.
 	Selector string `json:"selector,omitempty"`
 	// Timeout bounds one refresh. More than 0, and at most maxAge. Defaults to 10s, or to half of maxAge if that is less.
-	// After a hanging refresh there is time for another before the load expires.
+	// With the default, there is time for another refresh after a hanging one before the load expires.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
@@ -84,7 +84,8 @@ type LoadSpec struct {
 	// MaxAge is the age beyond which a node's load is no longer trusted, however steady it was. At least
 	// refreshInterval. Defaults to 5m.
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
-	// DriftTolerance is by how many percentage points a node's load may have drifted before it expires. More than 0. Defaults to 10.
+	// DriftTolerance bounds the predicted change of a node's load since its measurement, in percentage points. Beyond it the load
+	// expires, but not before two refreshes. More than 0. Defaults to 10.
 	DriftTolerance *float64 `json:"driftTolerance,omitempty"`
 }
 
@@ -148,8 +149,9 @@ type LowRiskOverCommitmentArgs struct {
 	// RiskLimitWeights are the weights of the risk by limits, for cpu and memory, from 0 to 1. The risk by load has the rest, up
 	// to 1. Each defaults to 0.5.
 	RiskLimitWeights map[corev1.ResourceName]float64 `json:"riskLimitWeights,omitempty"`
-	// UnlimitedPods selects the limit of a pod that has a container without one. AsRequest (default): the sum of the containers'
-	// limits, and at least the pod's request. Unlimited: 10 times the request, and at most the node's allocatable.
+	// UnlimitedPods selects the limit of a pod that has a container without one. AsRequest (default): a container
+	// without a limit adds nothing, and the pod's limit is at least its request. Unlimited: 10 times the request, and at most
+	// the node's allocatable.
 	UnlimitedPods config.UnlimitedPods `json:"unlimitedPods,omitempty"`
 }
 
@@ -256,11 +258,11 @@ type MetricBounds struct {
 	Worst float64 `json:"worst"`
 }
 
-// PendingPods counts pods that a metric does not show yet.
+// PendingPods estimates the effect of recently placed pods on a metric.
 type PendingPods struct {
-	// PerPod is by how much each of them makes the metric's value worse, in the metric's unit. Greater than 0.
+	// PerPod is the amount by which one recent pod makes the metric's value worse, in the metric's unit. Greater than 0.
 	PerPod float64 `json:"perPod"`
-	// Window is the span that the query takes its values over. A pod counts less and less until it has run for so long.
+	// Window is the range of the query. The effect of a pod fades to zero while the pod runs for Window. From 10s to 1h.
 	// Defaults to the plugin's window.
 	Window *metav1.Duration `json:"window,omitempty"`
 }
@@ -323,8 +325,8 @@ type PeakSpec struct {
 	// MinHistory is the observation time, summed over a workload's pods, before its statistics are used.
 	// Not negative, at most history. Defaults to 30m.
 	MinHistory *metav1.Duration `json:"minHistory,omitempty"`
-	// Deviations multiplies the standard deviation of a node's pods. The pod whose p95 exceeds its mean the most is left out:
-	// that excess is added in full. Not negative. Defaults to 1.
+	// Deviations is the factor of the standard deviation in a node's peak. The peak is the sum of the pods' means, the largest excess
+	// of a pod's p95 over its mean, and Deviations times the standard deviation of the other pods. Not negative. Defaults to 1.
 	Deviations *float64 `json:"deviations,omitempty"`
 	// Unknown is for pods whose workload has less than minHistory.
 	Unknown UnknownUsage `json:"unknown"`

@@ -40,8 +40,8 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticP95, config.StatisticMax, config.StatisticPredictedPeak)
 	isQuantile := args.Statistic == config.StatisticP95 || args.Statistic == config.StatisticMax
 	v.child("statistic").check(!isQuantile || args.ReadsPrometheus(), args.Statistic,
-		"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: "+
-			"set them, or write Mean or MeanPlusStdDev", sourceOf(&args.LoadSpec))
+		"needs metricProvider.type Prometheus and no watcherAddress, because %s has no percentiles and no maxima: "+
+			"change the source, or write Mean or MeanPlusStdDev", sourceOf(&args.LoadSpec))
 	v.child("predictedPeak").peakSpec(&args.PredictedPeak)
 	v.child("defaultRequests").defaultRequests(args.DefaultRequests)
 	v.child("stdDevFactor").check(isFiniteNotNegative(args.StdDevFactor), args.StdDevFactor,
@@ -50,12 +50,12 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 	v.whenNoneFits(args.WhenNoneFits)
 }
 
-// thresholdWindow accepts longer windows than other plugins have, where they need no history of our own.
+// thresholdWindow accepts windows up to maxThresholdWindow where the source itself keeps the history, else up to maxWindow.
 func (v validator) thresholdWindow(window time.Duration, args *config.LoadThresholdArgs) {
 	why := ""
 	switch {
 	case !args.ReadsPrometheus() && !args.IsHosted():
-		why = sourceOf(&args.LoadSpec) + " knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog " +
+		why = sourceOf(&args.LoadSpec) + " keeps no longer history: read metricProvider.type Prometheus, SignalFx or Datadog " +
 			"without watcherAddress, or write a shorter window"
 	case args.Statistic == config.StatisticPredictedPeak:
 		why = "the past of statistic PredictedPeak is predictedPeak.history: write a shorter window"
@@ -125,6 +125,7 @@ func (v validator) nodeMetrics(args *config.NodeMetricsArgs) {
 	if len(args.Metrics) == 0 {
 		metrics.required("add at least one metric, with its name, its query and which values to prefer")
 	}
+	v.whenNoneFits(args.WhenNoneFits)
 	if !metrics.atMost(maxMetrics, len(args.Metrics), "metrics") {
 		return
 	}
@@ -137,10 +138,9 @@ func (v validator) nodeMetrics(args *config.NodeMetricsArgs) {
 		}
 		names.Insert(metric.Name)
 	}
-	v.whenNoneFits(args.WhenNoneFits)
 }
 
-// maxMetricWeight is the scheduler's own limit for a plugin's weight. It keeps the sum of scores from overflowing.
+// maxMetricWeight bounds a metric's weight, so that the weighted sum of scores cannot overflow.
 const maxMetricWeight = 1 << 20
 
 func (v validator) nodeMetric(metric *config.NodeMetric) {
@@ -176,7 +176,8 @@ func (v validator) promql(query string) {
 	}
 	if expr, err := parser.NewParser(parser.Options{}).ParseExpr(query); err == nil {
 		v.check(expr.Type() == parser.ValueTypeVector, query,
-			"must yield an instant vector, one series per node, not a %s: wrap a range in rate", parser.DocumentedType(expr.Type()))
+			"must yield an instant vector, one series per node, not a %s: write a selector of series, and wrap a range in rate",
+			parser.DocumentedType(expr.Type()))
 	}
 }
 
@@ -191,6 +192,10 @@ func (v validator) bounds(metric *config.NodeMetric) {
 	value := fmt.Sprintf("best %g, worst %g", best, worst)
 	if !isFinite(best) || !isFinite(worst) {
 		v.check(false, value, "must be finite numbers")
+		return
+	}
+	if best == worst {
+		v.check(false, value, "best and worst must differ: write the values of the highest and of the lowest score")
 		return
 	}
 	v.check(metric.Prefer != config.PreferLower || best < worst, value,

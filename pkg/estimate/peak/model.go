@@ -79,7 +79,7 @@ func (m *Model) Latest() *learned.Prediction {
 	return m.predictionBy(m.config.Statistics.publisher.Latest())
 }
 
-// predictionBy returns the one prediction by the statistics: estimates are cached by it.
+// predictionBy returns the prediction for s. While s does not change, it is the same one: estimates are cached by the prediction.
 func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	previous := m.prediction.Load()
 	if previous != nil && previous.Statistics == s {
@@ -94,8 +94,8 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	return p
 }
 
-// LatestPods returns the sums that the last cycle computed for the node, as a pod of the namespace sees them. If no cycle did, they
-// are empty.
+// LatestPods returns the sums that the last cycle computed for the node, as a pod of the namespace sees them. The sums
+// are empty if no cycle has computed them.
 func (m *Model) LatestPods(node, namespace string) NodeSums {
 	if latest := m.nodes.Latest(node); latest != nil {
 		return *latest.seenBy(namespace)
@@ -147,7 +147,7 @@ type Resource struct {
 	Node *estimate.ResourceEstimate
 	// Pods are sums over the pods on the node.
 	Pods *PodSums
-	// Pod is the predicted usage of the pod to place, capped at the node's allocatable. Its P95 excludes Startup.
+	// Pod is the predicted usage of the pod to place, capped at the node's allocatable. With fresh load, P95 excludes Startup.
 	Pod learned.Usage
 	// Deviations is the z-factor for the remaining pods. ≥ 0.
 	Deviations float64
@@ -161,7 +161,7 @@ func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, de
 	return r
 }
 
-// set is With in place: Filter and Score do it for each node, and a copy takes as long.
+// set fills r in place. Filter and Score call set for each node; returning a copy would double the time.
 func (r *Resource) set(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) {
 	r.Node, r.Pods, r.Deviations = node, pods, deviations
 	r.Pod = pod.Within(node.Allocatable)
@@ -170,8 +170,8 @@ func (r *Resource) set(node *estimate.ResourceEstimate, pods *PodSums, pod *lear
 	}
 }
 
-// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. Without fresh load it is the
-// sum of means. Without statistics it is the load, or the sum of requests, of all pods.
+// Mean is the expected mean with the pod. With fresh load: the larger of load and learned usage, plus the pod's mean. Else with
+// statistics: the sum of the means of all pods. Else: the node's estimate by requests, plus the pod's mean.
 func (r *Resource) Mean() float64 {
 	switch {
 	case r.Node.State == load.Fresh:
@@ -190,7 +190,7 @@ func (r *Resource) PodIsLargest() bool {
 // Excess is the largest excess of one pod's peak over its mean.
 func (r *Resource) Excess() float64 { return max(r.Pod.Excess(), r.podsExcess()) }
 
-// podsExcess is the largest excess of a pod on the node. Where startups do not count, the peaks include them.
+// podsExcess is the largest excess of a pod on the node. Without fresh load, Startup is 0, so the excess includes startup usage.
 func (r *Resource) podsExcess() float64 {
 	if r.Node.State == load.Fresh {
 		return r.Pods.Excess

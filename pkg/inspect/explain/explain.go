@@ -28,7 +28,7 @@ type Options struct {
 	Pod *corev1.Pod
 	// InCluster reports whether the scheduler has the pod among its objects.
 	InCluster bool
-	// Measured is the measured usage of pods. Without the pod's, its usage is estimated.
+	// Measured is the measured usage of pods. If Measured lacks the pod, Explain estimates the pod's usage.
 	Measured sim.MeasuredUsage
 	// Top is the number of candidates to return at most; 0 returns all.
 	Top int
@@ -36,8 +36,8 @@ type Options struct {
 	Compare []string
 }
 
-// Explain explains where the scheduler would place the pod. A pod that has a node is removed from the scheduler first, and not
-// added again. Meanwhile the load of its node is without the pod's usage.
+// Explain explains where the scheduler would place the pod. Explain removes a pod that has a node from the scheduler, and does not
+// add the pod again. Until Explain returns, the load of the pod's node excludes the pod's usage.
 func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, error) {
 	pod := o.Pod.DeepCopy()
 	result := &Explanation{Profile: pod.Spec.SchedulerName, Pod: describe(o.Pod)}
@@ -100,7 +100,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	return result, nil
 }
 
-// setRelaxed sets the limits that were waived for the last of the attempts that skipped some.
+// setRelaxed records the last attempt that skipped filters: the waived plugins, and the nodes that these had ruled out.
 func (r *Explanation) setRelaxed(attempts []*sim.Result) {
 	for i, d := range attempts[1:] {
 		waived := Relaxed{RuledOut: ruledOut(attempts[i])}
@@ -238,11 +238,11 @@ func quantilePlugins(s *sim.Scheduler, schedulerName string) (names []string) {
 	return names
 }
 
-// sampledFrom is the number of feasible nodes up to which the scheduler never samples.
-const sampledFrom = 100
+// minFeasibleNodes is the number of feasible nodes up to which the scheduler finds all of them.
+const minFeasibleNodes = 100
 
 func (r *Explanation) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
-	if d.Feasible <= sampledFrom || r.Relaxed != nil { // a waiver holds for one attempt
+	if d.Feasible <= minFeasibleNodes || r.Relaxed != nil { // a waiver holds for one attempt
 		return nil
 	}
 	sampled, err := s.Decide(ctx, pod)

@@ -277,7 +277,7 @@ func (p *Pods) Notes() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s/%s replaces %s.", pod.Namespace, pod.Name, pod.Replaces))
 	}
 	if more := len(moved) - maxMoved; more > 0 {
-		lines = append(lines, fmt.Sprintf("%s more replaced moved pods: -o json shows them.", text.Count(more, "pod")))
+		lines = append(lines, fmt.Sprintf("%d more replace moved pods: -o json shows all.", more))
 	}
 	return append(lines, p.Problems...)
 }

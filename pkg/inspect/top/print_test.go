@@ -184,7 +184,7 @@ func TestPods_NotesMoved(t *testing.T) {
 	for _, i := range []int{6, 5, 4, 3, 2} {
 		want = append(want, fmt.Sprintf("shop/web-%d replaces web, moved from hot at 2026-01-02T03:%02d:00Z: why.", i, i))
 	}
-	want = append(want, "2 pods more replaced moved pods: -o json shows them.")
+	want = append(want, "2 more replace moved pods: -o json shows all.")
 	if diff := cmp.Diff(want, p.Notes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

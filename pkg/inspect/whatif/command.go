@@ -52,8 +52,8 @@ func Command() *cobra.Command {
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
 	flags.BoolVar(&o.scenario.Pending, "pending", false,
-		"also place pending pods of the cluster; the default without --filename, --drain and --evict-all-in")
-	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile that places all pods; replaces their spec.schedulerName")
+		"also place pending pods of the cluster; the default if --add-nodes is the only change")
+	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile that places all pods; replaces spec.schedulerName of the pods")
 	flags.IntVar(&o.top, "top", 20, "number of nodes to list; 0 lists all")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the command gives up; zero means no limit")
@@ -71,11 +71,11 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 	if err := errors.Join(o.validateCombination(flags), o.validateFewer(flags)); err != nil {
 		return err
 	}
-	others := o.file != "" || len(s.Drain) > 0 || len(s.EvictAllIn) > 0
-	if !others && s.AddNodes == 0 && !s.Pending {
+	changes := o.file != "" || len(s.Drain) > 0 || len(s.EvictAllIn) > 0
+	if !changes && s.AddNodes == 0 && !s.Pending {
 		return errors.New("nothing is asked: write --filename, --drain, --evict-all-in, --add-nodes or --pending")
 	}
-	if !others {
+	if !changes && !flags.Changed("pending") {
 		s.Pending = true
 	}
 	if flags.Changed("replicas") {
@@ -138,7 +138,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	bar.Clear()
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("not done within --timeout %v; write fewer --replicas, a longer --timeout, or 0 for no limit: %w",
+			return fmt.Errorf("not done within --timeout %v; write fewer --replicas, a longer --timeout, or --timeout 0 for no limit: %w",
 				o.timeout, err)
 		}
 		return err

@@ -11,8 +11,8 @@ import (
 // Counters count one plugin's decisions and fallbacks.
 type Counters struct {
 	Decisions metrics.CounterMetric
-	// Absent and Expired count decisions in which the load of a node was never measured or too old.
-	// Skipped counts decisions in which no node's load was known.
+	// Absent counts decisions with a node that was never measured, Expired with one whose load is too old. Skipped counts decisions in
+	// which no node's load was known.
 	Absent, Expired, Skipped metrics.CounterMetric
 
 	plugin string
@@ -39,7 +39,7 @@ func (c *Counters) Decision(skipped bool) {
 	}
 }
 
-// Fallbacks are the states that Fallback counted in one decision. It is safe for concurrent use.
+// Fallbacks holds the states already counted for one decision. It is safe for concurrent use.
 type Fallbacks struct{ absent, expired atomic.Bool }
 
 // Fallback counts a node without fresh load. Each state counts once a decision; counted holds the counted states.

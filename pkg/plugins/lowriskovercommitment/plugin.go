@@ -43,7 +43,8 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, BesideRequests: besideRequests, Build: build})
 }
 
-// besideRequests reports whether pods without limits count as without risk. Then most nodes have the same score.
+// besideRequests reports whether the profile should also score by requests: with AsRequest, pods without limits add no risk by
+// limits, so many nodes tie.
 func besideRequests(args *config.LowRiskOverCommitmentArgs) bool {
 	return args.UnlimitedPods == config.UnlimitedPodsAsRequest
 }

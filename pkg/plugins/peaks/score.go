@@ -43,12 +43,12 @@ func (t Terms) Score() float64 {
 	return cost(t.Model, 100*t.CPU.Utilization(0), 100*t.CPU.Utilization(t.PodCPUMillis))
 }
 
-// List implements explain.Terms. A node without a model has no power.
+// List implements explain.Terms. List omits the power of a node without a model or without capacity.
 func (t Terms) List() []explain.Term {
 	terms := explain.Resource(load.CPU, &t.CPU, t.PodCPUMillis, t.CPU.Base)
 	now, then := 100*t.CPU.Utilization(0), 100*t.CPU.Utilization(t.PodCPUMillis)
 	terms = append(terms, explain.Term{Name: "cpu utilization", Value: then, Unit: "%"})
-	if t.Model == nil || then > 100 {
+	if t.Model == nil || t.CPU.Base <= 0 || then > 100 {
 		return terms
 	}
 	return append(terms, explain.Term{Name: "power", Value: t.Model.Power(now)},
@@ -66,8 +66,8 @@ func cost(m *config.PowerModel, now, then float64) float64 {
 
 const signBit = 1 << 63
 
-// encode returns the cost as a number of at least 0, in the order of the costs. The last bit of the cost is lost. A cost in the
-// cycle state would need a lock in Score, and Kubernetes 1.37 normalizes scores again for the next pod, in another cycle.
+// encode packs a cost into the int64 that Score returns, in the order of the costs and at least 0. The lowest bit is dropped. The
+// cycle state cannot hold the costs: Score would need a lock, and Kubernetes 1.37 normalizes scores again in the next pod's cycle.
 func encode(cost float64) int64 {
 	bits := math.Float64bits(cost)
 	if cost < 0 {

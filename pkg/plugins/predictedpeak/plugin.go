@@ -99,7 +99,8 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 	return &terms
 }
 
-// LoadLine implements explain.LoadReader. Its utilization is the predicted peak. Only strategy Pack has a line: the target.
+// LoadLine implements explain.LoadReader. The utilization in the LoadLine is the predicted peak. Only strategy Pack has a line: the
+// target.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
 	for r, p := range pl.peaks.View(state).For(estimate.Stranger()).Node(node, &learned.Usages{}, pl.deviations) {
@@ -112,7 +113,7 @@ func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	return l
 }
 
-// SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload and the amounts in its spec.
+// SignPod implements minor.SignPlugin. Scores depend on nothing of the pod but its workload and the amounts in its spec.
 func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.peaks.Config().Predictor.Key(pod)}}, nil
 }

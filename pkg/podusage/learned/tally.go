@@ -33,7 +33,7 @@ type workloadSums struct {
 type sums struct{ pods, usage, squares, within float64 }
 
 // NewTally returns an empty tally. WorkloadOf finds the pods' workloads by the label. capacity is the sum of all nodes'
-// allocatable, which bounds the weight of a namespace in the ClusterUsage. 0 does not.
+// allocatable, which bounds the weight of a namespace in the ClusterUsage. A capacity of 0 sets no bound.
 func NewTally(workloadLabel string, capacity podusage.Amounts) *Tally {
 	return &Tally{
 		workloadLabel: workloadLabel, capacity: capacity, workloads: map[Workload]*workloadSums{}, requesting: map[string]*requesting{},
@@ -67,7 +67,7 @@ func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share floa
 	t.pods = append(t.pods, podObservation{uid: pod.UID, resource: r, usage: usage, share: share, sums: s, starts: &of.starts})
 }
 
-// Momentary says that usages are of seconds, not of all the time that a pod ran in the interval. No startup is learned of them.
+// Momentary declares that usages cover a few seconds, not the pod's whole run in the interval. Such usages teach no startup usage.
 func (t *Tally) Momentary() { t.momentary = true }
 
 // Discard leaves out a resource that could not be read completely.
@@ -88,7 +88,8 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 	return all
 }
 
-// WithTally returns the statistics with the tally of an interval that ends at the given time. s is not changed.
+// WithTally returns the statistics with the tally of an interval that ends at the given time. s does not
+// change, but the sums of t do: call WithTally once for each tally.
 func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c Config) *Statistics {
 	s = s.seeded()
 	cluster := s.cluster.until(at, c.History)
@@ -97,7 +98,7 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 			cluster.add(r, used, requested)
 		}
 	}
-	pods := s.withPods(t, at, interval, c.History)
+	pods := s.withPods(t, at, interval, c.History) // completes the sums that observations reads
 	next := s.With(t.observations(at, interval), cluster, c)
 	next.pods = pods
 	next.learnStartups(s, t, interval, weightAt(max(at.Sub(s.at), 0), c.History))
@@ -116,7 +117,7 @@ func (q *requesting) add(r load.Resource, usage, request, share float64) {
 }
 
 // requests sums up usage and requests of all namespaces. A namespace weighs at most a quarter of all nodes.
-// A bound by the requests of others would let a small namespace outweigh a cluster with one large one.
+// The bound is no share of all requests: where one namespace is large, such a share would let small namespaces outweigh it.
 func (t *Tally) requests(r load.Resource) (used, requested float64) {
 	const maxShare = 0.25
 	most := math.Inf(1)

@@ -54,12 +54,12 @@ type Moving struct {
 	Known  []types.UID `json:"known,omitempty"`
 	// Controlled says that the number of replicas was known when the move began.
 	Controlled bool `json:"controlled,omitempty"`
-	// Ending is how long after Began the evicted pod still ended, and had no replacement. A StatefulSet creates none before.
+	// Ending is how long after Began the evicted pod was still terminating without a replacement. It starts as the grace period.
 	Ending time.Duration `json:"ending,omitempty"`
-	// Unscheduled is when the scheduler was down last while the replacement had no node.
+	// Unscheduled is the last time when the replacement had no node and no scheduler ran.
 	Unscheduled time.Time `json:"unscheduled,omitzero"`
-	// movedBefore is when the node's move before this one began.
-	movedBefore time.Time
+	// movedBefore is when the node's move before this one began, and workloadMovedBefore when that of the workload did.
+	movedBefore, workloadMovedBefore time.Time
 	// replacement is the pod in place of the moved one, as it was found last; nil if there was none.
 	replacement *corev1.Pod
 }
@@ -72,7 +72,7 @@ type Outcome string
 
 // The outcomes of moves. Returned and NotReady are failures.
 const (
-	// Landed is a replacement that is ready on another node, which is not above its line with it. Every plan promises that.
+	// Landed is a replacement that is ready on another node, whose load with the pod is not above the line, as planned.
 	Landed Outcome = "Landed"
 	// LandedHot is a replacement that is ready on another node, which is above its line.
 	LandedHot Outcome = "LandedHot"
@@ -188,7 +188,9 @@ func (h *History) Begin(m *Move, now time.Time) {
 	if h.underWay == nil {
 		h.underWay = map[types.UID]*Moving{}
 	}
-	h.underWay[m.UID] = &Moving{Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved}
+	h.underWay[m.UID] = &Moving{
+		Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved, workloadMovedBefore: h.workloadOf(m.Workload).Moved,
+	}
 	h.moves = append(h.moves, madeMove{now, m.Namespace})
 	h.nodeOf(m.From).moved = now
 	h.workloadOf(m.Workload).Moved = now
@@ -305,7 +307,7 @@ func (h *History) cancel(pod types.UID) {
 		return
 	}
 	delete(h.underWay, pod)
-	h.nodeOf(m.From).moved = m.movedBefore
+	h.nodeOf(m.From).moved, h.workloadOf(m.Workload).Moved = m.movedBefore, m.workloadMovedBefore
 	if i := slices.IndexFunc(h.moves, func(made madeMove) bool { // the saved state has whole seconds
 		return made.namespace == m.Namespace && made.at.Unix() == m.Began.Unix()
 	}); i >= 0 {

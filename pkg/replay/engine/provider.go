@@ -15,12 +15,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-// loadProvider gives plugins the simulated load instead of their source's. It reads it each Tick instead of each refreshInterval.
+// loadProvider gives plugins the simulated load. The watcher reads the simulated load at each Tick, not at each refreshInterval.
 type loadProvider struct {
 	measured *measured
 	watcher  *refresh.Watcher
 	source   *reading.Source
-	// used is true once a plugin reads load.
+	// used is true once a plugin has opened a reader.
 	used       bool
 	statistics []*statistics
 }

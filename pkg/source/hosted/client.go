@@ -69,9 +69,10 @@ func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode f
 		err = failed.Unwrap()
 		if ctx.Err() != nil {
 			err = ctx.Err() // which may have closed the connection
+		} else if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("the connection ended before the response was complete: %w", err)
 		}
-	}
-	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
+	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("the response is not complete JSON: %w: check that address is the API's, and not a login page's", err)
 	}
 	err = c.Explain(err)

@@ -116,8 +116,8 @@ func statOf(metrics []Metric, resourceType string) (stat load.Stat, ofWindow boo
 // FromSamples returns the document, made at a time, of the samples over window and of momentary ones, with operator Latest.
 // It omits samples over other windows, and values that JSON cannot express.
 //
-// The format has one end for all nodes: the earliest of any sample, so that no load passes for newer. Omit samples that are not
-// fresh. Without samples the end is made.
+// The format has one end for all nodes: the earliest End of the samples and made, so that no load passes for newer. Omit samples
+// that are not fresh.
 func FromSamples(source string, made time.Time, window time.Duration, samples []load.Sample) *Document {
 	hosts := make(map[string]NodeMetrics, len(samples))
 	end := made
@@ -126,9 +126,10 @@ func FromSamples(source string, made time.Time, window time.Duration, samples []
 		if s.Window != window && s.Window != 0 {
 			continue
 		}
-		metrics := appendMetrics(hosts[s.Node].Metrics, CPU, s.Stats[load.CPU], s.Window)
+		before := hosts[s.Node].Metrics
+		metrics := appendMetrics(before, CPU, s.Stats[load.CPU], s.Window)
 		metrics = appendMetrics(metrics, Memory, s.Stats[load.Memory], s.Window)
-		if len(metrics) == 0 {
+		if len(metrics) == len(before) {
 			continue
 		}
 		hosts[s.Node] = NodeMetrics{Metrics: metrics}

@@ -27,7 +27,7 @@ type Examination struct {
 	Sampling map[string]Sampling
 	// Dialects are other dialects with series now, maybe with too few samples. Without any load, the examination looks for them.
 	Dialects []promql.Dialect
-	// Labels name nodes without load, and are not among the NodeLabels. The label that names most nodes comes first.
+	// Labels are labels outside of nodeLabels whose values name nodes without load. The label that names most nodes comes first.
 	Labels []LabelMatch
 	// Unnamed are the nodes without load that no label of any series names, sorted.
 	Unnamed []string
@@ -92,7 +92,9 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 	dialect := e.Diagnosis.Dialect
 	if len(e.Diagnosis.NodesWithoutSeries) > 0 {
 		series, errSeries = e.readable(ctx, &x, windows)
-		e.attribute(&x, series)
+		if errSeries == nil { // else no node is known to have no series
+			e.attribute(&x, series)
+		}
 		x.Down = e.down(ctx)
 		if dialect == "" && len(x.Dialects) > 0 {
 			dialect = x.Dialects[0]
@@ -228,7 +230,7 @@ func (e *Examiner) clusters(ctx context.Context, d promql.Dialect) *Clusters {
 	return nil
 }
 
-// clustersBy finds nodes that several values of a label name, by targets with equal labels otherwise. Other targets are a Conflict.
+// clustersBy finds nodes that series with several values of the label name, where job, namespace and service are equal.
 func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
 	type named struct{ node, targets string }
 	seen, weights := map[named][]string{}, map[string]int{}

@@ -59,7 +59,8 @@ type Result struct {
 	Evaluated, Received time.Time
 	// Values has one element per Matcher.Nodes, in the same order.
 	Values []Value
-	// Nodes is the number of nodes with a value. Own are those, and contested ones, with a target whose instance is the node.
+	// Nodes is the number of nodes with a value. Own is the number of nodes, contested ones included, with a series whose instance is
+	// the name or an address of the node.
 	Nodes, Own int
 	// Contested are the nodes without a value because target sets differ.
 	Contested []Contested
@@ -135,10 +136,10 @@ func (r *Result) Problem() error {
 // EmptyReason returns why a query that succeeded has no value for any node.
 func (r *Result) EmptyReason() error {
 	switch {
-	case len(r.Unmatched) > 0:
-		return &UnmatchedError{Series: r.Series, Examples: slices.Sorted(maps.Keys(r.Unmatched))}
 	case len(r.Contested) > 0:
 		return errContested
+	case len(r.Unmatched) > 0:
+		return &UnmatchedError{Series: r.Series, Examples: slices.Sorted(maps.Keys(r.Unmatched))}
 	case r.Series > 0:
 		return ErrNoCapacity
 	case len(r.Rejected) > 0:

@@ -8,10 +8,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
-// Whose series speak for a node:
+// Select the series that give a node's load:
 //   - With metricProvider.selector, only series that match it are read.
 //   - Series whose instance is an address or the name of the node come before all others.
-//   - If target sets among these differ by more than tolerance, the node is contested and has no load. Otherwise the higher counts.
+//   - If two target sets of the series that count differ by more than tolerance, the node is contested and has no load. Otherwise
+//     the highest value counts.
 
 // tolerance is the difference of two target sets above which a node is contested, as a fraction of capacity.
 const tolerance = 0.05
@@ -25,7 +26,7 @@ const (
 	instanceLabel  = "instance"
 )
 
-// TargetLabels returns labels and those of a target that are not among them. Queries that reduce to these show the target.
+// TargetLabels appends the missing labels of a target to labels. A query that aggregates by them keeps the target visible.
 func TargetLabels(labels []string) []string {
 	all := slices.Clone(labels)
 	for _, label := range []string{instanceLabel, jobLabel, namespaceLabel, serviceLabel, podLabel} {
@@ -36,7 +37,7 @@ func TargetLabels(labels []string) []string {
 	return all
 }
 
-// TargetSet is a set of targets that are scraped alike.
+// TargetSet is a set of targets of the same job, namespace and service.
 type TargetSet struct{ Job, Namespace, Service string }
 
 // LabelsOf returns the target set of a series.
