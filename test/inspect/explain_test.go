@@ -690,7 +690,7 @@ func TestExplain_Errors(t *testing.T) {
 		{"an unknown profile", stranger, []string{"-f", "-", "--scheduler-name", "plimsol"},
 			[]string{`--scheduler-name: "plimsol"`, "default-scheduler, plimsoll, peaks"}},
 		{"a field that does not exist", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeSelektor": {}}}`, []string{"-f", "-"}, []string{"nodeSelektor"}},
-		{"a DaemonSet without a selector", `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}`, []string{"-f", "-"}, []string{"DaemonSet default/agent", "spec.selector"}},
+		{"a DaemonSet without containers", `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}`, []string{"-f", "-"}, []string{"DaemonSet default/agent", "spec.containers"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := shared.plimsollReading(t, tt.stdin, append([]string{"explain"}, tt.args...)...).wants(t, 2)
