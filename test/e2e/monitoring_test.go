@@ -66,7 +66,7 @@ func (e environment) wantMonitoring(i installation) {
 			return hasNumbers(e.ask(prometheus, q.Expression))
 		})
 	}
-	if without != 11 || len(queries) < 24 {
+	if without != 10 || len(queries) < 24 {
 		e.t.Errorf("the dashboard asks %d queries, %d of them without series here", len(queries), without)
 	}
 

@@ -648,19 +648,26 @@ func installedFaults() []fault {
 	return []fault{
 		{"a configuration that is newer than the scheduler", "scheduler.restarted", doctor.Warning, "which still run with the one before: plimsoll-1",
 			"rollout restart deployment plimsoll", func(t *testing.T, _ *scene) { shared.settle(t, installed, "plimsoll-1") },
-			prose(func(t *testing.T, _ *scene) { // no controller makes pods here
-				d := editDeployment(t, func(*appsv1.Deployment) {})
-				must(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
-				shared.addReplica(t, "plimsoll-2", d.Spec.Template.Spec, d.Spec.Template.Labels) // KWOK removes pods by name
-			}).on(atInstalled)},
+			prose(func(t *testing.T, _ *scene) { restartInstalled(t) }).on(atInstalled)},
 		{"a stock image", "scheduler.image", doctor.Warning, "seems to run the stock scheduler", "Run the image of Plimsoll",
 			ofImage("registry.k8s.io/kube-scheduler:v1.36.3"),
 			prose(ofImage("plimsoll:v0.1.0")).on(atInstalled).vanishes(ownImage)},
 		{"the stock scheduler has the profile too", "configuration.profiles", doctor.Warning,
 			"default-scheduler is also a profile of the stock scheduler", "rename it",
 			func(t *testing.T, _ *scene) { editInstalled(t, args{"schedulerName": "default-scheduler"}) },
-			fix{before: atInstalled, apply: applyInstalled, gone: ownNames}},
+			fix{before: atInstalled, apply: func(t *testing.T, s *scene, text string) {
+				applyInstalled(t, s, text)
+				restartInstalled(t) // else doctor says that the pods run with the configuration before
+			}, gone: ownNames}},
 	}
+}
+
+// restartInstalled replaces the pods of the installed scheduler. No controller makes pods here.
+func restartInstalled(t *testing.T) {
+	t.Helper()
+	d := editDeployment(t, func(*appsv1.Deployment) {})
+	must(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
+	shared.addReplica(t, "plimsoll-2", d.Spec.Template.Spec, d.Spec.Template.Labels) // KWOK removes pods by name
 }
 
 // editDeployment changes the installed scheduler's Deployment, and returns it.
