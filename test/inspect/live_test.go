@@ -107,7 +107,7 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 		return opened
 	}
 	source := open().Sources()[0]
-	check.Error(t, source.Err, "forbidden", "--resource=services/proxy --resource-name=http:prometheus:9090")
+	check.Error(t, source.Err, "forbidden", "http:prometheus:9090", "needs permission to get services/proxy")
 	grant(
 		t, "monitoring",
 		rbacv1.PolicyRule{
