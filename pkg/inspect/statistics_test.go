@@ -173,7 +173,9 @@ func TestEveryStatistic(t *testing.T) {
 					used = used[:load.Memory]
 				}
 				checkDoctor(t, d.Name, args, used)
-				checkReplay(t, d.Name, args)
+				if c.reader.NodeMetrics() == nil { // a replay has none
+					checkReplay(t, d.Name, args)
+				}
 			})
 		}
 	}
