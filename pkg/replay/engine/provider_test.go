@@ -73,15 +73,11 @@ func TestLoadProvider_EveryStatistic(t *testing.T) {
 						want.deviation = deviation1
 					}
 				}
-				reader, err := e.provider.Open(t.Context(), asked)
-				if err != nil {
-					t.Fatal(err)
-				}
 				readers := e.scheduler.LoadReaders("p")
 				if len(readers) == 0 {
 					t.Fatal("the profile reads no load")
 				}
-				reader = readers[0].Reader()
+				reader := readers[0].Reader()
 				cycle, request := framework.NewCycleState(), reader.Request()
 				f := reader.Figures(cycle, "a")[0]
 				got := row{value: f.Value, peak: request.Peak != nil}
