@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const ofRepository = "https://github.com/plimsoll-scheduler/plimsoll/blob/main/"
@@ -65,5 +66,25 @@ func TestLinks(t *testing.T) {
 	}
 	if followed < 100 {
 		t.Errorf("only %d links were followed", followed)
+	}
+}
+
+// wideLine is a line that cannot be broken: of a table, a heading, HTML, a command, or without a space.
+var wideLine = regexp.MustCompile(`^ *([|#<]|[-*]? *\S+$)|^    `)
+
+// TestDocs_Width finds lines of prose that are wider than those of code, for readers of the source.
+func TestDocs_Width(t *testing.T) {
+	const columns = 132
+	pages := regexp.MustCompile(`^(README|CONTRIBUTING|SECURITY|docs/.+|manifests/.+)\.md$`)
+	for page, text := range filesBelow(t, ".", ".md") {
+		if !pages.MatchString(page) {
+			continue
+		}
+		for line := range strings.Lines(fencePattern.ReplaceAllString(text, "")) {
+			line = strings.TrimSuffix(line, "\n")
+			if width := utf8.RuneCountInString(line); width > columns && !wideLine.MatchString(line) {
+				t.Errorf("%s has %d columns, more than %d, in the line %q", page, width, columns, line)
+			}
+		}
 	}
 }
