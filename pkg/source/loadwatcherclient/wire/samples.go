@@ -63,17 +63,23 @@ func (d *Document) Samples() ([]load.Sample, error) {
 func (d *Document) Rejected() (rejected map[load.Rejection]int) {
 	for _, host := range d.Data.NodeMetricsMap {
 		for i := range host.Metrics {
-			if m := &host.Metrics[i]; m.Value != nil && (m.Type == CPU || m.Type == Memory) {
-				if reason := load.RejectionOf(*m.Value); reason != load.Accepted {
-					if rejected == nil {
-						rejected = map[load.Rejection]int{}
-					}
-					rejected[reason]++
+			if reason := host.Metrics[i].rejection(); reason != load.Accepted {
+				if rejected == nil {
+					rejected = map[load.Rejection]int{}
 				}
+				rejected[reason]++
 			}
 		}
 	}
 	return rejected
+}
+
+// rejection returns why the value of CPU or memory cannot have been measured; Accepted for another metric, or without a value.
+func (m *Metric) rejection() load.Rejection {
+	if m.Value == nil || m.Type != CPU && m.Type != Memory {
+		return load.Accepted
+	}
+	return load.RejectionOf(*m.Value)
 }
 
 // span returns the duration or, if it is invalid, the time from start to end; 0 if neither is positive.
@@ -92,7 +98,7 @@ func (w Window) span() time.Duration {
 func statOf(metrics []Metric, resourceType string) (stat load.Stat, ofWindow bool) {
 	highest := map[string]float64{} // by operator
 	for i := range metrics {
-		if m := &metrics[i]; m.Type == resourceType && m.Value != nil && load.RejectionOf(*m.Value) == load.Accepted {
+		if m := &metrics[i]; m.Type == resourceType && m.Value != nil && m.rejection() == load.Accepted {
 			if value, ok := highest[m.Operator]; !ok || *m.Value > value {
 				highest[m.Operator] = *m.Value
 			}
