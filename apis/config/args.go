@@ -81,8 +81,8 @@ func (m *PowerModel) Power(percent float64) float64 { return m.K0 + m.K1*math.Ex
 // PowerModels are arguments of a plugin that scores by power models.
 type PowerModels interface {
 	PowerModelOf(node string, labels map[string]string) *PowerModel
-	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
-	HasPowerModels() (has, byName bool)
+	// HasPowerModels reports whether there are any.
+	HasPowerModels() bool
 }
 
 // PowerModelOf returns the node's power model, or nil. A model for the node's name wins over nodeSelectors.
@@ -109,10 +109,7 @@ func selects(selector, labels map[string]string) bool {
 }
 
 // HasPowerModels implements PowerModels.
-func (a *PeaksArgs) HasPowerModels() (has, byName bool) {
-	byName = len(a.NodePowerModel) > 0
-	return byName || len(a.NodePowerModels) > 0, byName
-}
+func (a *PeaksArgs) HasPowerModels() bool { return len(a.NodePowerModel)+len(a.NodePowerModels) > 0 }
 
 // AddDefaultPowerModel adds a power model for all nodes without another.
 func (a *PeaksArgs) AddDefaultPowerModel(model PowerModel) {

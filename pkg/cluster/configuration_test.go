@@ -134,8 +134,8 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; found.Origin != want {
 		t.Errorf("origin %q, want %q", found.Origin, want)
 	}
-	if w := found.Workload; w.Release != "plimsoll" || w.ChartVersion != "0.1.0" || w.OfOperator() {
-		t.Errorf("workload %+v, want one of release plimsoll, and not of the operator", w)
+	if w := found.Workload; w.Release != "plimsoll" || w.ChartVersion != "0.1.0" {
+		t.Errorf("workload %+v, want one of release plimsoll", w)
 	}
 	w := found.Workload
 	if w.Container != "kube-scheduler" || w.Image != "plimsoll:v1" || w.ServiceAccount != "plimsoll" ||
@@ -215,7 +215,7 @@ func TestConfiguration_OfTheOperator(t *testing.T) {
 	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding(d.Namespace, d.Name, "scheduler")})...)
 	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
 	check.OK(t, err)
-	if found.Err != nil || found.Workload.Namespace != d.Namespace || !found.Workload.OfOperator() || found.Workload.Release != "" {
+	if found.Err != nil || found.Workload.Namespace != d.Namespace || found.Workload.Name != d.Name || found.Workload.Release != "" {
 		t.Errorf("found %+v", found)
 	}
 }

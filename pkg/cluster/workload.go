@@ -28,7 +28,7 @@ const RebalancerProgram = "rebalancer"
 
 // Workload is a scheduler that runs in the cluster.
 type Workload struct {
-	// Kind is Deployment, or Pod for a static pod. It is empty if only the command line is known.
+	// Kind is Deployment, or Pod for a static pod.
 	Kind, Namespace, Name string
 	// Container is the name of the scheduler's container, Image its image, and Args its command line.
 	Container, Image string
@@ -86,11 +86,6 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 
 // String names the workload, such as "Deployment plimsoll-system/plimsoll".
 func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
-
-// OfOperator reports whether OpenShift's Secondary Scheduler Operator manages it.
-func (w *Workload) OfOperator() bool {
-	return w.Kind == "Deployment" && w.Namespace == operatorNamespace && w.Name == operatorDeployment
-}
 
 // User returns the user name of the workload's account.
 func (w *Workload) User() string {

@@ -37,7 +37,7 @@ func (l *LogLimit) Allow(logger klog.Logger, now time.Time) (klog.Logger, bool) 
 	return logger, true
 }
 
-// AllowChange is Allow for texts that differ from those that it allowed last.
+// AllowChange is Allow for texts that differ from the last allowed texts.
 func (l *LogLimit) AllowChange(logger klog.Logger, now time.Time, texts []string) (klog.Logger, bool) {
 	if slices.Equal(l.last, texts) {
 		return logger, false

@@ -28,7 +28,7 @@ const (
 // of its own, so that the profiles do not affect each other.
 type contest struct {
 	name, about string
-	// profile is that of Plimsoll, and window the one of its load.
+	// profile is Plimsoll's profile, and window the window of the profile's load.
 	profile string
 	window  time.Duration
 	nodes   []contestNode

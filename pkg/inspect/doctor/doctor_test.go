@@ -329,7 +329,7 @@ func TestWaitingChecks(t *testing.T) {
 			f := sourceAt("").Facts
 			f.Pods, f.Configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
 			if tt.leading {
-				f.Configuration.Workload.Name = "" // only its command line is known
+				f.Configuration.Workload = nil
 			}
 			checks := f.checkWaiting()
 			if len(checks) != 1 || checks[0].Status != tt.want {

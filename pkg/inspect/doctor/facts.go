@@ -183,9 +183,9 @@ func (s *sourceFacts) needLoadPlugin() *gap { return gapIf(len(s.windows) == 0, 
 // ReadsLoad reports whether a profile has a plugin that reads load. Use it where NeedCluster holds.
 func (f *Facts) ReadsLoad() bool { return len(f.sources) > 0 }
 
-// Workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
+// Workload returns the scheduler that runs with the configuration; nil if none is known.
 func (f *Facts) Workload() *cluster.Workload {
-	if f.Configuration == nil || f.Configuration.Workload == nil || f.Configuration.Workload.Name == "" {
+	if f.Configuration == nil {
 		return nil
 	}
 	return f.Configuration.Workload

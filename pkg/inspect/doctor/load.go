@@ -240,24 +240,15 @@ func (f *Facts) checkPowerModels() (results []Result) {
 	if f.hasPowerModelsOfPod() {
 		return nil
 	}
+	const example = "nodePowerModels:\n" +
+		"- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
 	for _, profile := range f.Configuration.Decoded.Profiles {
 		for _, plugin := range profile.PluginConfig {
 			args, ok := plugin.Args.(config.PowerModels)
-			if !ok || !configlint.Builds(&profile, plugin.Name) {
+			if !ok || !args.HasPowerModels() || !configlint.Builds(&profile, plugin.Name) {
 				continue
 			}
-			if has, _ := args.HasPowerModels(); !has {
-				continue
-			}
-			var without []string
-			for _, node := range f.nodes {
-				if args.PowerModelOf(node.Name, node.Labels) == nil {
-					without = append(without, node.Name)
-				}
-			}
-			if len(without) > 0 {
-				const example = "nodePowerModels:\n" +
-					"- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
+			if without := f.nodesWithoutModel(args); len(without) > 0 {
 				results = append(results, Warn(
 					f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
 					"profile %s: %s has no power model of %d of %s (%s)", text.Excerpt(profile.SchedulerName), plugin.Name, len(without),
@@ -266,6 +257,15 @@ func (f *Facts) checkPowerModels() (results []Result) {
 		}
 	}
 	return results
+}
+
+func (f *Facts) nodesWithoutModel(models config.PowerModels) (without []string) {
+	for _, node := range f.nodes {
+		if models.PowerModelOf(node.Name, node.Labels) == nil {
+			without = append(without, node.Name)
+		}
+	}
+	return without
 }
 
 func (s *sourceFacts) checkMeasured() []Result {

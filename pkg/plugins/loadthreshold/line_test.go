@@ -55,7 +55,7 @@ func TestLoadLine(t *testing.T) {
 			known: loads{"n": deviating}, cpu: resource{0.42, 40, false, true}, memory: resource{0.30, 0, false, false},
 		},
 		{
-			name: "that a node of unknown load is above where such nodes are rejected", args: `{"thresholds": {"cpu": 40}, "missingLoad": "Reject"}`,
+			name: "that missingLoad Reject puts a node of unknown load above the line", args: `{"thresholds": {"cpu": 40}, "missingLoad": "Reject"}`,
 			known: loads{"other": both(0.50, 0.50)}, cpu: resource{0, 40, false, true}, memory: resource{0, 0, false, false},
 		},
 		{

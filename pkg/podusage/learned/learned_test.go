@@ -386,12 +386,12 @@ func FuzzStatistics(f *testing.F) {
 	f.Add(math.NaN(), math.Inf(1), -1.0, int64(-1), int64(0), 0.0, 1e22, 1e-300, 1.0)
 	f.Fuzz(func(t *testing.T, pods, sum, squares float64, span, after int64, usage, request, limit, share float64) {
 		for _, v := range []float64{usage, request, limit} {
-			if !(v >= 0 && v <= 1e22) { // the reader of a source checks usages, and the API server quantities
-				t.Skip()
+			if !(v >= 0 && v <= 1e22) {
+				t.Skip("no source and no API server has such an amount")
 			}
 		}
 		if !(share > 0 && share <= 1) || after < 0 || after > 1<<32 {
-			t.Skip()
+			t.Skip("the watcher has no such share or time")
 		}
 		s := &Statistics{}
 		at := start

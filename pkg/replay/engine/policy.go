@@ -51,10 +51,8 @@ func WithPowerModels(policies []Policy) []Policy {
 func powerModels(policies []Policy) config.PowerModels {
 	for i := range policies {
 		for _, plugin := range policies[i].configuration.Profiles[0].PluginConfig {
-			if models, ok := plugin.Args.(config.PowerModels); ok {
-				if has, _ := models.HasPowerModels(); has {
-					return models
-				}
+			if models, ok := plugin.Args.(config.PowerModels); ok && models.HasPowerModels() {
+				return models
 			}
 		}
 	}

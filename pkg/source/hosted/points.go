@@ -81,7 +81,7 @@ type Series struct {
 }
 
 // Summarize returns the summary of points, in any order, over the range's windows. It drops points in the future, which hosts with
-// a wrong clock send, and those that cannot have been measured. It does not keep points.
+// a wrong clock send, and points that cannot have been measured. Summarize does not keep points.
 func (r Range) Summarize(points []Point, now time.Time) Series {
 	s := Series{rejected: source.Rejected{}}
 	points = slices.DeleteFunc(points, func(p Point) bool {
