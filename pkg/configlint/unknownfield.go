@@ -105,7 +105,7 @@ func (u *fieldCheck) checkElements(node *yaml.Node, of reflect.Type, path string
 		}
 	case reflect.Map:
 		for key, value := range pairs(node) {
-			if key.Tag != "!!merge" { // the anchor is checked where it stands
+			if key.Tag != "!!merge" { // the anchor is checked where it is defined
 				u.check(value, of.Elem(), path+key.Value+".")
 			}
 		}

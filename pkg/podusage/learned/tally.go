@@ -117,8 +117,8 @@ func (q *requesting) add(r load.Resource, usage, request, share float64) {
 }
 
 // requests sums up usage and requests of all namespaces. A namespace weighs at most a quarter of all nodes.
-// The bound is a share of the capacity, not of all requests: if one namespace is large, a share of the requests would cut it, and
-// small namespaces would outweigh it.
+// The bound is a share of the capacity, not of all requests. A share of the requests would cut a large namespace, so that small
+// namespaces outweigh it.
 func (t *Tally) requests(r load.Resource) (used, requested float64) {
 	const maxShare = 0.25
 	most := math.Inf(1)
