@@ -30,7 +30,7 @@ type pod struct {
 	namespace, name string
 	cores, gibi     float64
 	begin, end      time.Time
-	// ownerKind and ownerName are what kube-state-metrics says.
+	// ownerKind and ownerName are of the controller.
 	ownerKind, ownerName string
 }
 
@@ -50,14 +50,6 @@ func (p *pod) cAdvisor() (all []series) {
 	cgroup("container", "side", "id", "/kubepods/"+p.name+"/2")
 	cgroup("container", "POD", "id", "/kubepods/"+p.name+"/0")
 	return all
-}
-
-func (p *pod) owner() series {
-	return series{
-		name: name("kube_pod_owner", "namespace", p.namespace, "pod", p.name,
-			"owner_kind", p.ownerKind, "owner_name", p.ownerName, "owner_is_controller", "true"),
-		value: 1, begin: p.begin, end: p.end,
-	}
 }
 
 // living returns the pod as the API server has it.
@@ -155,48 +147,28 @@ func hours(youngest, oldest float64) float64 {
 func TestHistoryIsBackWithinOneRefresh(t *testing.T) {
 	now := time.Now()
 	pods, living := day(now)
-	var cAdvisor, owners []series
+	var cAdvisor []series
 	for i := range pods {
 		cAdvisor = append(cAdvisor, pods[i].cAdvisor()...)
-		owners = append(owners, pods[i].owner())
 	}
 	allDay := hours(0, 24)
-	common := map[string]stats{
+	want := map[string]stats{
 		"shop/web":    {2 * allDay, .2, .1, 1},
 		"mallory/web": {allDay, 7, 0, 7},
 		"shop/batch":  {hours(14, 20), 1, 0, 2},
 		"shop/report": {allDay / 2, 1, 0, 1},
+		// A pod's name says no more than that it is like db-0.
+		"shop/db": {allDay + hours(13, 24) + hours(1, 12.5), .5, 0, 4},
 	}
-	for _, tc := range []struct {
-		name   string
-		series []series
-		want   map[string]stats
-		absent []string
-	}{
-		{
-			name: "cAdvisor alone", series: cAdvisor,
-			// A pod's name says no more than that it is like db-0.
-			want:   map[string]stats{"shop/db": {allDay + hours(13, 24) + hours(1, 12.5), .5, 0, 4}},
-			absent: []string{"shop/circle", "shop/ring", "shop/old"},
-		},
-		{name: "with kube-state-metrics", series: slices.Concat(cAdvisor, owners), want: map[string]stats{"shop/circle": {hours(1, 24), 2, 0, 2}}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			url := startPrometheus(t, tc.series)
-			s := learn(t, newSource(t, url), living)
-			for _, all := range []map[string]stats{common, tc.want} {
-				for key, want := range all {
-					namespace, workload, _ := strings.Cut(key, "/")
-					wantStats(t, s, namespace, workload, want)
-				}
-			}
-			for _, key := range tc.absent {
-				namespace, workload, _ := strings.Cut(key, "/")
-				if m := s.Lookup(learned.Workload{Namespace: namespace, Name: workload}); m[load.CPU].PodTime > 0 {
-					t.Errorf("%s is known: %+v", key, m)
-				}
-			}
-		})
+	s := learn(t, newSource(t, startPrometheus(t, cAdvisor)), living)
+	for key, want := range want {
+		namespace, workload, _ := strings.Cut(key, "/")
+		wantStats(t, s, namespace, workload, want)
+	}
+	for _, key := range []string{"circle", "ring", "old"} {
+		if m := s.Lookup(learned.Workload{Namespace: "shop", Name: key}); m[load.CPU].PodTime > 0 {
+			t.Errorf("%s is known: %+v", key, m)
+		}
 	}
 }
 
