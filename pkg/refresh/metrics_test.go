@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,21 +114,22 @@ func TestRun_SurvivesAPanic(t *testing.T) {
 		src := &fakeSource{}
 		w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock.RealClock{}, NewMetrics(metrics.NewKubeRegistry()))
 		register(w, trust, window)
-		fetches := 0
+		var fetches atomic.Int64
 		src.fetch = func(context.Context, source.Request) (source.Batch, error) {
-			if fetches++; fetches == 2 {
+			fetch := fetches.Add(1)
+			if fetch == 2 {
 				var group source.Group
 				group.Go(func() { panic("a number that is no number") })
 				group.Wait()
 			}
-			return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: time.Now(), Stats: load.Stats{load.CPU: known(float64(fetches) / 10)}}}}, nil
+			return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: time.Now(), Stats: load.Stats{load.CPU: known(float64(fetch) / 10)}}}}, nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.Run(ctx) }()
 		mean := func() float64 { return w.Publisher().Latest().Over(window).Node("a")[load.CPU].Mean }
 		panics := w.metrics.panics.WithLabelValues("fake")
-		for fetches < 2 {
+		for fetches.Load() < 2 {
 			time.Sleep(time.Second / 2)
 			synctest.Wait()
 		}
