@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -53,7 +52,7 @@ type Cluster struct {
 	*sim.Scheduler
 	provider *provider.Provider
 	access   *access
-	objects  reading.Cluster
+	objects  source.Cluster
 }
 
 // Lender lends a simulation of a cluster's nodes and pods to use, if it has the configuration. use must leave the nodes and pods as
@@ -91,7 +90,7 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("simulate the scheduler: %w", err)
 	}
 	nodes, pods := s.Informers().Core().V1().Nodes(), s.Informers().Core().V1().Pods()
-	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: reading.Cluster{
+	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: source.Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
 		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: c.KubeConfig,

@@ -16,10 +16,10 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Telemetry registers metrics, and its Handler serves them.
@@ -57,7 +57,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 			s.close()
 		}
 	}()
-	nodes := reading.Cluster{
+	nodes := source.Cluster{
 		Nodes: corelisters.NewNodeLister(informer.GetIndexer()), NodesSynced: informer.HasSynced, KubeConfig: cluster,
 	}
 	// As pkg/provider does it. Importing that would link the scheduler's framework, twice as many packages.
@@ -65,7 +65,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	if err != nil {
 		return nil, err
 	}
-	trust := reading.TrustOf(&spec)
+	trust := source.TrustOf(&spec)
 	watcher := refresh.NewWatcher(src, src.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
 	watcher.Register(load.Requirements{
 		RefreshInterval: trust.RefreshInterval, Windows: append([]time.Duration{spec.Window.Duration}, o.windows...),

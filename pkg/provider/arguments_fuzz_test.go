@@ -20,8 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -76,7 +76,7 @@ func FuzzArguments(f *testing.F) {
 		f.Fatal("there is no serializer for YAML")
 	}
 	encoder := codecs.EncoderForVersion(yaml.Serializer, v1.SchemeGroupVersion)
-	cluster := reading.Cluster{Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{}}
+	cluster := source.Cluster{Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{}}
 
 	// longest is generous for a busy machine: a query of this size is parsed in milliseconds.
 	const longest, size = 20 * time.Second, 64 << 10

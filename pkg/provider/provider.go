@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Provider shares one watcher for each distinct source between all plugins and profiles of a process. It is safe for
@@ -37,7 +38,7 @@ type Provider struct {
 
 // sharedSource is a source with its watcher, and the readers of its load.
 type sharedSource struct {
-	cluster reading.Cluster
+	cluster source.Cluster
 	spec    sourceSpec
 	status  SourceStatus
 	watcher *refresh.Watcher
@@ -109,7 +110,7 @@ func (p *Provider) run(ctx context.Context, label string, src any, watch func(co
 }
 
 // find returns the cluster's source with the given spec, or nil.
-func (p *Provider) find(cluster reading.Cluster, spec sourceSpec) *sharedSource {
+func (p *Provider) find(cluster source.Cluster, spec sourceSpec) *sharedSource {
 	for _, s := range p.sources {
 		if s.cluster.KubeConfig == cluster.KubeConfig && reflect.DeepEqual(s.spec, spec) {
 			return s
@@ -158,7 +159,7 @@ func sourceSpecOf(spec config.LoadSpec) sourceSpec {
 
 // sharedStatistics are the statistics of one source's pods.
 type sharedStatistics struct {
-	cluster reading.Cluster
+	cluster source.Cluster
 	source  sourceSpec
 	spec    config.StatisticsSpec
 	status  StatisticsStatus
@@ -168,7 +169,7 @@ type sharedStatistics struct {
 // workloads returns statistics of the pods' usage by workload, read until ctx is done. The source is spec's, or metrics-server if
 // that knows nodes alone. mu must be held.
 func (p *Provider) workloads(
-	ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
+	ctx context.Context, cluster source.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
 	of := &sharedStatistics{cluster: cluster, source: podSourceSpecOf(spec), spec: s}
 	for _, known := range p.statistics {

@@ -1,4 +1,4 @@
-package reading
+package source
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,7 +15,7 @@ type Cluster struct {
 	Nodes corelisters.NodeLister
 	// NodesSynced reports whether Nodes is complete.
 	NodesSynced func() bool
-	// Pods are the pods whose usage is learned, for Request.Peak. They also show which node a Prometheus target is on. PodsSynced
+	// Pods are the pods whose usage is learned, to predict peaks. They also show which node a Prometheus target is on. PodsSynced
 	// reports whether Pods is complete. Both may be nil otherwise.
 	Pods       corelisters.PodLister
 	PodsSynced func() bool

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Source is a publisher of load that readers share. It is safe for concurrent use. Use NewSource.
@@ -188,7 +189,7 @@ func (r *Reader) metricFigures(state fwk.CycleState, node string) []Figure {
 // Request is what one reader asks of one source.
 type Request struct {
 	// Cluster is the cluster whose nodes are measured.
-	Cluster Cluster
+	Cluster source.Cluster
 	// Spec names the source, and says how long its load is trusted. Windows replace its window.
 	Spec config.LoadSpec
 	// Windows are by load.Resource.
@@ -229,13 +230,13 @@ func (r *Request) Statistic(of load.Resource) load.Quantile {
 }
 
 // In returns the request for the nodes of a cluster.
-func (r Request) In(c Cluster) Request {
+func (r Request) In(c source.Cluster) Request {
 	r.Cluster = c
 	return r
 }
 
 // Trust says how long a measurement is trusted.
-func (r *Request) Trust() load.Trust { return TrustOf(&r.Spec) }
+func (r *Request) Trust() load.Trust { return source.TrustOf(&r.Spec) }
 
 // Requirements are what a refresh of the source has to read.
 func (r *Request) Requirements() load.Requirements {
@@ -254,9 +255,9 @@ func (r *Request) Requirements() load.Requirements {
 }
 
 // ClusterOf returns the cluster of the scheduler behind the handle.
-func ClusterOf(handle minor.Handle) Cluster {
+func ClusterOf(handle minor.Handle) source.Cluster {
 	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
-	return Cluster{
+	return source.Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: handle.KubeConfig(),
 	}

@@ -27,7 +27,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -115,7 +114,7 @@ func TestOpen_AccountToken(t *testing.T) {
 				s, dir := newServer(t, true), t.TempDir()
 				write(t, dir, "token", "first\n")
 				write(t, dir, bundle, certificateOf(s))
-				opened, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind],
+				opened, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind],
 					Account{Dir: dir}, clock.RealClock{})
 				check.OK(t, err)
 				for _, token := range []string{"first", "second"} { // as it rotates
@@ -153,7 +152,7 @@ func TestOpen_AccountNotUsed(t *testing.T) {
 	} {
 		for kind, spec := range specs(tt.server.URL, tt.provider) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
-				opened, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: tt.dir}, clock.RealClock{})
+				opened, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: tt.dir}, clock.RealClock{})
 				check.OK(t, err)
 				err = read(t, opened)
 				if seen := tt.server.last(); !slices.Equal(seen, []string{tt.want}) {
@@ -172,7 +171,7 @@ func TestOpen_CAFileReplacesAccountCAs(t *testing.T) {
 	check.OK(t, err)
 	provider := config.MetricProviderSpec{CAFile: write(t, t.TempDir(), "ca.crt", string(unrelated))}
 	for kind, spec := range specs(s.URL, provider) {
-		opened, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{})
+		opened, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{})
 		check.OK(t, err)
 		err = read(t, opened)
 		if seen := s.last(); !strings.Contains(err.Error(), "x509: ") || len(seen) > 0 {
@@ -199,7 +198,7 @@ func TestOpen_UnsafeServerGetsNoToken(t *testing.T) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 				ctx := klog.NewContext(t.Context(), logger)
-				if _, err := Open(ctx, reading.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{}); err != nil {
+				if _, err := Open(ctx, source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{}); err != nil {
 					t.Fatal(err)
 				}
 				said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
@@ -221,7 +220,7 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty, "a FIFO that nobody writes to": pipe} {
 		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				_, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{})
+				_, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{})
 				if err == nil {
 					t.Fatal("no error")
 				}
@@ -238,7 +237,7 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 func TestOpen_MetricsServerNeedsNoAccount(t *testing.T) {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
 	if _, err := Open(
-		t.Context(), reading.Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}, clock.RealClock{},
+		t.Context(), source.Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}, clock.RealClock{},
 	); err != nil {
 		t.Error(err)
 	}
@@ -309,7 +308,7 @@ func TestOpen_HostedServices(t *testing.T) {
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")
-			s, err := Open(t.Context(), reading.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
+			s, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
 				clock.RealClock{})
 			check.OK(t, err)
 			defer func() { _ = s.(io.Closer).Close() }()

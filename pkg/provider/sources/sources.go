@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/datadog"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
@@ -23,7 +22,7 @@ import (
 
 // Open returns the source that a valid spec names. access says how to reach its server; metrics-server is read with the
 // KubeConfig of the cluster instead.
-func Open(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock,
+func Open(ctx context.Context, cluster source.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock,
 ) (source.Source, error) {
 	provider, queries := spec.MetricProvider, config.LoadQueries{}
 	if spec.WatcherAddress == "" && provider.Type == config.KubernetesMetricsServer {
@@ -57,7 +56,7 @@ func Open(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, ac
 
 // OpenPods returns the source of pod usage for a valid spec. That is its Prometheus, or else metrics-server: the other sources
 // do not measure pods. Prometheus is reached through access.
-func OpenPods(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
+func OpenPods(ctx context.Context, cluster source.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
 	if !spec.ReadsPrometheus() {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
