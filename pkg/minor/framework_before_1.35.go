@@ -6,9 +6,12 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
@@ -53,6 +56,14 @@ type SignFragment struct {
 type SignPlugin interface {
 	Plugin
 	SignPod(ctx context.Context, pod *corev1.Pod) ([]SignFragment, *fwk.Status)
+}
+
+// Tolerates reports whether the tolerations tolerate all taints that the filter selects.
+func Tolerates(
+	_ klog.Logger, _ feature.Features, taints []corev1.Taint, tolerations []corev1.Toleration, filter func(*corev1.Taint) bool,
+) bool {
+	_, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(taints, tolerations, filter)
+	return !untolerated
 }
 
 // Sequential returns a Parallelizer that does one piece of work after the other.

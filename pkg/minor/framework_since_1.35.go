@@ -5,8 +5,12 @@ package minor
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
 
 // Kubernetes 1.35 moved these names from k8s.io/kubernetes/pkg/scheduler/framework and below to k8s.io/kube-scheduler/framework.
@@ -42,6 +46,15 @@ type (
 
 // ModeOverride makes a NominatingInfo set the pod's nominated node. An empty name clears it.
 const ModeOverride = fwk.ModeOverride
+
+// Tolerates reports whether the tolerations tolerate all taints that the filter selects.
+func Tolerates(
+	logger klog.Logger, f feature.Features, taints []corev1.Taint, tolerations []corev1.Toleration, filter func(*corev1.Taint) bool,
+) bool {
+	_, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(logger, taints, tolerations, filter,
+		f.EnableTaintTolerationComparisonOperators)
+	return !untolerated
+}
 
 // Sequential returns a Parallelizer that does one piece of work after the other.
 func Sequential() Parallelizer { return sequence{} }

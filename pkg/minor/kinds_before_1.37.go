@@ -5,10 +5,14 @@ package minor
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
 
 // Kinds returns the kinds that stock plugins read in some minor versions only: none before Kubernetes 1.37.
 func Kinds() []runtime.Object { return nil }
+
+// IsResizeOnly returns false: before Kubernetes 1.37, only pods without a node are filtered.
+func IsResizeOnly(feature.Features, *corev1.Pod) bool { return false }
 
 // HasMountOptions returns false: before Kubernetes 1.37, a mount has no options that the scheduler reads.
 func HasMountOptions(*corev1.VolumeMount) bool { return false }

@@ -6,10 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	podresource "k8s.io/component-helpers/resource"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
 
 // Kinds returns the kinds that stock plugins read in some minor versions only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }
+
+// IsResizeOnly reports whether the pod has a node, and is only to get more of its resources.
+func IsResizeOnly(f feature.Features, pod *corev1.Pod) bool {
+	return f.EnableInPlacePodVerticalScalingSchedulerPreemption && podresource.IsPodResizeDeferred(pod)
+}
 
 // HasMountOptions reports whether the scheduler reads options of the mount.
 func HasMountOptions(m *corev1.VolumeMount) bool { return len(m.BindMountOptions) > 0 }
