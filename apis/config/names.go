@@ -2,15 +2,16 @@ package config
 
 // The plugins' names in a KubeSchedulerConfiguration.
 const (
-	DecisionRecord             = "DecisionRecord"
-	LoadThreshold              = "LoadThreshold"
-	LoadVariationRiskBalancing = "LoadVariationRiskBalancing"
-	LowRiskOverCommitment      = "LowRiskOverCommitment"
-	NodeMetrics                = "NodeMetrics"
-	Peaks                      = "Peaks"
-	PredictedPeak              = "PredictedPeak"
-	RequestBounds              = "RequestBounds"
-	TargetLoadPacking          = "TargetLoadPacking"
+	DecisionRecord               = "DecisionRecord"
+	IncrementalPodTopologySpread = "IncrementalPodTopologySpread"
+	LoadThreshold                = "LoadThreshold"
+	LoadVariationRiskBalancing   = "LoadVariationRiskBalancing"
+	LowRiskOverCommitment        = "LowRiskOverCommitment"
+	NodeMetrics                  = "NodeMetrics"
+	Peaks                        = "Peaks"
+	PredictedPeak                = "PredictedPeak"
+	RequestBounds                = "RequestBounds"
+	TargetLoadPacking            = "TargetLoadPacking"
 )
 
 // MinNodeScore and MaxNodeScore bound a plugin's score of a node before its weight. Kubernetes' own constants are in another
@@ -23,7 +24,7 @@ const (
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
 	return []string{
-		DecisionRecord, LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak,
-		RequestBounds, TargetLoadPacking,
+		DecisionRecord, IncrementalPodTopologySpread, LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics,
+		Peaks, PredictedPeak, RequestBounds, TargetLoadPacking,
 	}
 }

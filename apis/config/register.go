@@ -15,7 +15,7 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: runtime.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TargetLoadPackingArgs{}, &LoadVariationRiskBalancingArgs{}, &LowRiskOverCommitmentArgs{}, &PeaksArgs{}, &LoadThresholdArgs{},
-		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{},
+		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{}, &IncrementalPodTopologySpreadArgs{},
 	)
 	return nil
 }

@@ -3,6 +3,7 @@ package config
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
 // MetricProviderType names a kind of metrics source.
@@ -293,4 +294,15 @@ type DecisionRecordArgs struct {
 
 	EventsPerSecond int64
 	Burst           int64
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// IncrementalPodTopologySpreadArgs holds the arguments of the IncrementalPodTopologySpread plugin. They are those of the stock
+// PodTopologySpread.
+type IncrementalPodTopologySpreadArgs struct {
+	metav1.TypeMeta
+
+	DefaultConstraints []corev1.TopologySpreadConstraint
+	DefaultingType     schedulerconfig.PodTopologySpreadConstraintsDefaulting
 }

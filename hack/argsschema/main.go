@@ -111,7 +111,7 @@ func schemaOf(t reflect.Type, definitions object) (object, error) {
 	switch t.Kind() {
 	case reflect.Bool:
 		return orNull("boolean"), nil
-	case reflect.Int64:
+	case reflect.Int32, reflect.Int64:
 		return orNull("integer"), nil
 	case reflect.Float64:
 		return orNull("number"), nil

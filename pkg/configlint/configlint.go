@@ -60,6 +60,9 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, nil, err
 	}
+	if err := validateReplacements(cfg, options.LoadPlugins); err != nil {
+		return nil, nil, err
+	}
 	return cfg, slices.Concat(unknownPlugins(root), overriddenFields(root, cfg, options.Flags),
 		queries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
 }

@@ -8,8 +8,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -56,6 +59,9 @@ type Plugin struct {
 	BesideRequests func(args runtime.Object) bool
 	// Limits says how a plugin with these arguments filters; nil arguments are the defaults.
 	Limits func(args runtime.Object) Limits
+	// Replaces is the stock plugin whose answers the plugin gives; empty for none. Validate validates its arguments.
+	Replaces string
+	Validate func(path *field.Path, args runtime.Object) error
 }
 
 // Limits says how a plugin filters. The zero value is a plugin that does not.
@@ -80,6 +86,9 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		for _, plugin := range plugins {
 			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
 			findings = append(findings, p.limitFindings(plugin.Name, limits)...)
+			if plugin.Replaces != "" && Builds(&cfg.Profiles[i], plugin.Name) {
+				findings = append(findings, p.replacementFindings(plugin)...)
+			}
 		}
 	}
 	for i := range findings {
@@ -357,4 +366,48 @@ func (p *profile) limitFindings(name string, limits Limits) (findings []finding.
 		report(finding.LimitNotWaived, "preFilter", "", "enable it at preFilter, too, or write whenNoneFits: Reject")
 	}
 	return findings
+}
+
+// replacementFindings reports the stock plugin beside the one that replaces it, or another weight than the stock plugin's default.
+func (p *profile) replacementFindings(plugin Plugin) []finding.Finding {
+	for _, set := range []*kubeschedulerconfig.PluginSet{
+		&p.plugins.PreFilter, &p.plugins.Filter, &p.plugins.PreScore, &p.plugins.Score,
+	} {
+		if enables(p.plugins, set, plugin.Name) && enables(p.plugins, set, plugin.Replaces) {
+			return []finding.Finding{{
+				Code: finding.StockBeside, Field: p.path + ".plugins.multiPoint", Fatal: true,
+				Details: []any{"name", plugin.Name, "stock", plugin.Replaces}, Advice: "disable the stock plugin",
+				YAML: fmt.Sprintf("plugins:\n  multiPoint:\n    disabled:\n    - name: %s\n", plugin.Replaces),
+			}}
+		}
+	}
+	stock, err := latest.Default()
+	if err != nil {
+		return nil
+	}
+	defaults := profile{plugins: stock.Profiles[0].Plugins}
+	want, weight := defaults.weight(plugin.Replaces), p.weight(plugin.Name)
+	if weight == 0 || weight == want {
+		return nil
+	}
+	return []finding.Finding{{
+		Code: finding.StockWeight, Field: p.path + ".plugins.multiPoint",
+		Details: []any{"name", plugin.Name, "weight", weight, "stock", plugin.Replaces, "stockWeight", want},
+		Advice:  "give it the weight of the stock plugin",
+		YAML:    fmt.Sprintf("plugins:\n  multiPoint:\n    enabled:\n    - name: %s\n      weight: %d\n", plugin.Name, want),
+	}}
+}
+
+// validateReplacements validates the arguments of plugins that replace stock ones.
+func validateReplacements(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) error {
+	var errs []error
+	for i := range cfg.Profiles {
+		for j, c := range cfg.Profiles[i].PluginConfig {
+			k := slices.IndexFunc(plugins, func(p Plugin) bool { return p.Name == c.Name && p.Validate != nil })
+			if path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args"); k >= 0 {
+				errs = append(errs, plugins[k].Validate(path, c.Args))
+			}
+		}
+	}
+	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -174,6 +175,41 @@ func TestCheck_RepeatedProfiles(t *testing.T) {
 		repeated("profiles[4].schedulerName", 8, "one", "profiles[0]", "one-4"),
 	}
 	check.Equal(t, "result", want, got)
+}
+
+func TestCheck_Replacements(t *testing.T) {
+	enabled := func(weight, more string) string {
+		return "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: IncrementalPodTopologySpread" + weight + "}]" + more + "}\n"
+	}
+	const disabled = ", disabled: [{name: PodTopologySpread}]"
+	beside := finding.Finding{
+		Code: finding.StockBeside, Field: "profiles[0].plugins.multiPoint", Line: 5, Fatal: true,
+		Details: []any{"name", "IncrementalPodTopologySpread", "stock", "PodTopologySpread"}, Advice: "disable the stock plugin",
+		YAML: "plugins:\n  multiPoint:\n    disabled:\n    - name: PodTopologySpread\n",
+	}
+	// The stock plugin has weight 2, a plugin without a weight has 1.
+	weight := finding.Finding{
+		Code: finding.StockWeight, Field: "profiles[0].plugins.multiPoint", Line: 5, Advice: "give it the weight of the stock plugin",
+		Details: []any{"name", "IncrementalPodTopologySpread", "weight", int64(1), "stock", "PodTopologySpread", "stockWeight", int64(2)},
+		YAML:    "plugins:\n  multiPoint:\n    enabled:\n    - name: IncrementalPodTopologySpread\n      weight: 2\n",
+	}
+	for _, tt := range []struct {
+		name, config string
+		want         []finding.Finding
+	}{
+		{"in the place of the stock plugin", enabled(", weight: 2", disabled), nil},
+		{"with another weight", enabled("", disabled), []finding.Finding{weight}},
+		{"beside the stock plugin", enabled(", weight: 2", ""), []finding.Finding{beside}},
+		{"for filters, with the stock plugin for scores", "profiles:\n- plugins:\n    preFilter: {enabled: [{name: IncrementalPodTopologySpread}], " +
+			"disabled: [{name: PodTopologySpread}]}\n    filter: {enabled: [{name: IncrementalPodTopologySpread}], disabled: [{name: PodTopologySpread}]}\n", nil},
+		{"without either", "profiles:\n- plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}\n", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) { check.Equal(t, "findings", tt.want, findingsOf(t, tt.config)) })
+	}
+	_, _, err := configlint.Check([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+enabled(", weight: 2", disabled)+
+		"  pluginConfig: [{name: IncrementalPodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"),
+		plugins.LintOptions())
+	check.Error(t, err, "profiles[0].pluginConfig[0].args.defaultConstraints[0].maxSkew", "0")
 }
 
 // TestBalances expects how far each scorer moves a node, where nothing is outweighed, too. A weight of 0 counts as 1.

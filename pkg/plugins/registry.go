@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/incrementalpodtopologyspread"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
@@ -30,6 +31,7 @@ import (
 func All() []descriptor.Descriptor {
 	return []descriptor.Descriptor{
 		decisionrecord.Describe(),
+		incrementalpodtopologyspread.Describe(),
 		loadthreshold.Describe(),
 		loadvariationriskbalancing.Describe(),
 		lowriskovercommitment.Describe(),
@@ -56,7 +58,8 @@ func LintOptions() configlint.Options {
 	var o configlint.Options
 	for _, d := range All() {
 		o.LoadPlugins = append(o.LoadPlugins, configlint.Plugin{
-			Name: d.Name, ScoresByLoad: d.ScoresByLoad, BesideRequests: d.BesideRequests, Limits: d.Limits,
+			Name: d.Name, ScoresByLoad: d.ScoresByLoad, BesideRequests: d.BesideRequests, Limits: d.Limits, Replaces: d.Replaces,
+			Validate: d.Validate,
 		})
 	}
 	return o

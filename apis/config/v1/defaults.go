@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -156,4 +157,9 @@ func SetDefaults_PredictedPeakArgs(obj *PredictedPeakArgs) {
 func SetDefaults_DecisionRecordArgs(obj *DecisionRecordArgs) {
 	obj.EventsPerSecond = cmp.Or(obj.EventsPerSecond, ptr.To[int64](1))
 	obj.Burst = cmp.Or(obj.Burst, ptr.To[int64](10))
+}
+
+// SetDefaults_IncrementalPodTopologySpreadArgs sets unset fields.
+func SetDefaults_IncrementalPodTopologySpreadArgs(obj *IncrementalPodTopologySpreadArgs) {
+	obj.DefaultingType = cmp.Or(obj.DefaultingType, schedulerconfig.SystemDefaulting)
 }

@@ -21,7 +21,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TargetLoadPackingArgs{}, &LoadVariationRiskBalancingArgs{}, &LowRiskOverCommitmentArgs{}, &PeaksArgs{}, &LoadThresholdArgs{},
-		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{},
+		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{}, &IncrementalPodTopologySpreadArgs{},
 	)
 	return nil
 }

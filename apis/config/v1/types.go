@@ -3,6 +3,7 @@ package v1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
@@ -363,4 +364,18 @@ type DecisionRecordArgs struct {
 	EventsPerSecond *int64 `json:"eventsPerSecond,omitempty"`
 	// Burst is the number of decisions recorded at once, before EventsPerSecond applies. From 1 to 100. Defaults to 10.
 	Burst *int64 `json:"burst,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// IncrementalPodTopologySpreadArgs holds the arguments of the IncrementalPodTopologySpread plugin. They are those of the stock
+// PodTopologySpread.
+type IncrementalPodTopologySpreadArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// DefaultConstraints are the constraints of pods without own ones. They have no labelSelector: a pod is counted with the pods of its
+	// Service, ReplicaSet or StatefulSet. They must be empty if DefaultingType is System.
+	DefaultConstraints []corev1.TopologySpreadConstraint `json:"defaultConstraints,omitempty"`
+	// DefaultingType is System (default), for the default constraints of Kubernetes, or List, for DefaultConstraints.
+	DefaultingType schedulerconfig.PodTopologySpreadConstraintsDefaulting `json:"defaultingType,omitempty"`
 }

@@ -17,6 +17,9 @@ import (
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&DecisionRecordArgs{}, func(obj interface{}) { SetObjectDefaults_DecisionRecordArgs(obj.(*DecisionRecordArgs)) })
+	scheme.AddTypeDefaultingFunc(&IncrementalPodTopologySpreadArgs{}, func(obj interface{}) {
+		SetObjectDefaults_IncrementalPodTopologySpreadArgs(obj.(*IncrementalPodTopologySpreadArgs))
+	})
 	scheme.AddTypeDefaultingFunc(&LoadThresholdArgs{}, func(obj interface{}) { SetObjectDefaults_LoadThresholdArgs(obj.(*LoadThresholdArgs)) })
 	scheme.AddTypeDefaultingFunc(&LoadVariationRiskBalancingArgs{}, func(obj interface{}) {
 		SetObjectDefaults_LoadVariationRiskBalancingArgs(obj.(*LoadVariationRiskBalancingArgs))
@@ -31,6 +34,10 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 
 func SetObjectDefaults_DecisionRecordArgs(in *DecisionRecordArgs) {
 	SetDefaults_DecisionRecordArgs(in)
+}
+
+func SetObjectDefaults_IncrementalPodTopologySpreadArgs(in *IncrementalPodTopologySpreadArgs) {
+	SetDefaults_IncrementalPodTopologySpreadArgs(in)
 }
 
 func SetObjectDefaults_LoadThresholdArgs(in *LoadThresholdArgs) {

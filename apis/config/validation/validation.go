@@ -49,7 +49,7 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
 			// The LoadSpec is the arguments that all plugins of this project share.
 			spec := config.LoadSpecOf(pluginConfig.Args)
-			if _, typed := pluginConfig.Args.(*config.DecisionRecordArgs); spec == nil && !typed && isOurs(pluginConfig) {
+			if spec == nil && !readsNoLoad(pluginConfig.Args) && isOurs(pluginConfig) {
 				// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would
 				// be ignored.
 				errs = append(errs, field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
@@ -63,6 +63,15 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 		}
 	}
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
+}
+
+// readsNoLoad reports whether the arguments are of a plugin that reads no load.
+func readsNoLoad(args runtime.Object) bool {
+	switch args.(type) {
+	case *config.DecisionRecordArgs, *config.IncrementalPodTopologySpreadArgs:
+		return true
+	}
+	return false
 }
 
 // isOurs reports whether the arguments are those of one of the project's plugins.

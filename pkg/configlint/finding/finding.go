@@ -23,6 +23,8 @@ const (
 	LimitUnfiltered Code = "LimitUnfiltered"
 	LimitNotWaived  Code = "LimitNotWaived"
 	MetricUnused    Code = "MetricUnused"
+	StockBeside     Code = "StockPluginBeside"
+	StockWeight     Code = "StockPluginWeight"
 
 	RequestScoresMissing Code = "RequestScoresMissing"
 )
@@ -43,6 +45,8 @@ func (c Code) String() string {
 		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
 		LimitNotWaived:       "The limit is never waived, because the plugin is not enabled at preFilter",
 		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
+		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
+		StockWeight:          "The plugin replaces a stock plugin, and has another weight",
 		MetricUnused:         "The metric has no effect: its weight is 0, and it rejects no node",
 	}[c]
 }

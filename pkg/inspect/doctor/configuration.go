@@ -65,6 +65,7 @@ func findingsOf(id string) func(*Facts) []Result {
 		finding.ProfileRepeated: "configuration.profiles",
 		finding.LoadOutweighed:  "configuration.weights",
 		finding.LimitUnweighted: "configuration.weights",
+		finding.StockWeight:     "configuration.weights",
 
 		finding.RequestScoresMissing: "configuration.weights",
 	}

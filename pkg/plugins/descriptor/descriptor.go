@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
@@ -27,6 +28,10 @@ type Descriptor struct {
 	Reads func(args runtime.Object) reading.Request
 	// Limits says how a plugin with valid arguments filters; nil arguments are the defaults.
 	Limits func(args runtime.Object) configlint.Limits
+	// Replaces is the stock plugin whose answers the plugin gives faster; empty for none. New takes the stock plugin's arguments too.
+	Replaces string
+	// Validate validates arguments that apis/config/validation leaves to the scheduler; nil for none.
+	Validate func(path *field.Path, args runtime.Object) error
 	// LineRank orders the plugins with a load line in a profile, from 1; 0 means no load line.
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.

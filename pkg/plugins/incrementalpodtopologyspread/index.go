@@ -1,0 +1,291 @@
+package incrementalpodtopologyspread
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// keptFor is the number of calls of sync after which a node that is no longer listed is forgotten.
+const keptFor = 1000
+
+// index counts the pods of nodes by their labels, and keeps the counts from one decision to the next. Only sync and mark change it:
+// the goroutine of the scheduling cycle calls them, before the nodes are filtered and scored. Other goroutines only read it, and
+// only while nodes are scored.
+type index struct {
+	// rows are the nodes of the last list, in its order.
+	rows  []row
+	nodes map[string]*node
+	// classes are by their keys. labeled has them by each of their labels, and by the label without name of their namespace.
+	classes map[string]*class
+	labeled map[label]map[*class]struct{}
+	// syncs counts the calls of sync, and lists the lists with other nodes than the one before.
+	syncs, lists int
+	// unsure reports that pods may have changed without a new generation since the last call of sync.
+	unsure bool
+	// domains are the numbers of domains of constraints, until nodes or their labels or taints change.
+	domains map[domainsKey]int
+	// marks counts the calls of mark.
+	marks int
+	// key and names are reused.
+	key   []byte
+	names []string
+}
+
+// row is what sync compares of each node. The rows are together in memory: most nodes are the same as before.
+type row struct {
+	info       fwk.NodeInfo
+	generation int64
+	node       *node
+}
+
+// node is a node, with the pods that are counted on it.
+type node struct {
+	info   fwk.NodeInfo
+	object *corev1.Node
+	// generation is that of info when the pods were counted.
+	generation int64
+	// list is the last list with the node, by index.lists, and sync the number of the call of sync that brought it.
+	list, sync int
+	pods       []countedPod
+	// matching are the numbers of pods that match the constraints of the decision with the number mark.
+	matching []int
+	mark     int
+}
+
+// countedPod is a pod, and the class in which it counts. Terminating pods have none.
+type countedPod struct {
+	pod   *corev1.Pod
+	class *class
+}
+
+// class are all pods of a namespace with the same labels.
+type class struct {
+	key, namespace string
+	labels         labels.Set
+	// on are the numbers of its pods by node.
+	on map[*node]int
+}
+
+// label is a label of pods in a namespace.
+type label struct{ namespace, name, value string }
+
+func newIndex() *index {
+	return &index{nodes: map[string]*node{}, classes: map[string]*class{}, labeled: map[label]map[*class]struct{}{}}
+}
+
+// sync counts the pods of all given nodes. A generation is of one state of one node, so a node with the same one has the same pods;
+// only in a cycle of a pod group, pods come and go without a new generation.
+func (ix *index) sync(nodes []fwk.NodeInfo, podGroup bool) {
+	ix.syncs++
+	unsure := podGroup || ix.unsure
+	ix.unsure = podGroup
+	same := len(nodes) == len(ix.rows)
+	for i := 0; same && i < len(nodes); i++ {
+		r := &ix.rows[i]
+		if same = r.info == nodes[i]; same && (unsure || r.generation != r.info.GetGeneration()) {
+			ix.update(r)
+		}
+	}
+	if same {
+		return
+	}
+	ix.relist(nodes)
+	for i := range ix.rows {
+		if r := &ix.rows[i]; unsure || r.generation != r.info.GetGeneration() {
+			ix.update(r)
+		}
+	}
+}
+
+// relist makes the rows those of the nodes.
+func (ix *index) relist(nodes []fwk.NodeInfo) {
+	ix.lists++
+	clear(ix.domains)
+	ix.rows = slices.Grow(ix.rows[:0], len(nodes))[:len(nodes)]
+	for i, info := range nodes {
+		name := info.Node().Name
+		n, ok := ix.nodes[name]
+		if !ok {
+			n = &node{generation: -1}
+			ix.nodes[name] = n
+		}
+		n.info, n.list, n.sync = info, ix.lists, ix.syncs
+		ix.rows[i] = row{info: info, generation: n.generation, node: n}
+	}
+	for name, n := range ix.nodes {
+		if n.list == ix.lists {
+			continue
+		}
+		if n.list == ix.lists-1 {
+			n.sync = ix.syncs
+		}
+		if ix.syncs-n.sync > keptFor {
+			for _, p := range n.pods {
+				ix.remove(n, p.class)
+			}
+			delete(ix.nodes, name)
+		}
+	}
+}
+
+// update counts only pods at positions that other pods had before.
+func (ix *index) update(r *row) {
+	n, pods := r.node, r.info.GetPods()
+	r.generation = r.info.GetGeneration()
+	n.generation = r.generation
+	if object := r.info.Node(); object != n.object {
+		if n.object == nil || !maps.Equal(n.object.Labels, object.Labels) || !slices.EqualFunc(n.object.Spec.Taints, object.Spec.Taints, sameTaint) {
+			clear(ix.domains)
+		}
+		n.object = object
+	}
+	for i, info := range pods {
+		pod := info.GetPod()
+		if i == len(n.pods) {
+			n.pods = append(n.pods, countedPod{})
+		}
+		if p := &n.pods[i]; p.pod != pod {
+			before := p.class
+			p.pod, p.class = pod, ix.add(n, pod)
+			ix.remove(n, before)
+		}
+	}
+	for _, p := range n.pods[len(pods):] {
+		ix.remove(n, p.class)
+	}
+	clear(n.pods[len(pods):])
+	n.pods = n.pods[:len(pods)]
+}
+
+func sameTaint(a, b corev1.Taint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect
+}
+
+// add counts the pod on the node, and returns its class.
+func (ix *index) add(n *node, pod *corev1.Pod) *class {
+	if pod.DeletionTimestamp != nil {
+		return nil
+	}
+	ix.names = ix.names[:0]
+	for name := range pod.Labels {
+		ix.names = append(ix.names, name)
+	}
+	slices.Sort(ix.names)
+	ix.key = append(ix.key[:0], pod.Namespace...)
+	for _, name := range ix.names { // neither names nor values of labels have a zero byte
+		ix.key = append(append(append(append(ix.key, 0), name...), 0), pod.Labels[name]...)
+	}
+	c, ok := ix.classes[string(ix.key)]
+	if !ok {
+		c = &class{key: string(ix.key), namespace: pod.Namespace, labels: pod.Labels, on: map[*node]int{}}
+		ix.classes[c.key] = c
+		for l := range c.eachLabel {
+			if ix.labeled[l] == nil {
+				ix.labeled[l] = map[*class]struct{}{}
+			}
+			ix.labeled[l][c] = struct{}{}
+		}
+	}
+	c.on[n]++
+	return c
+}
+
+// remove removes one pod of a class from a node; nil is a pod that did not count.
+func (ix *index) remove(n *node, c *class) {
+	if c == nil {
+		return
+	}
+	if c.on[n]--; c.on[n] > 0 {
+		return
+	}
+	if delete(c.on, n); len(c.on) > 0 {
+		return
+	}
+	delete(ix.classes, c.key)
+	for l := range c.eachLabel {
+		if delete(ix.labeled[l], c); len(ix.labeled[l]) == 0 {
+			delete(ix.labeled, l)
+		}
+	}
+}
+
+// eachLabel yields the labels of the class, and the label without name.
+func (c *class) eachLabel(yield func(label) bool) {
+	if !yield(label{namespace: c.namespace}) {
+		return
+	}
+	for name, value := range c.labels {
+		if !yield(label{c.namespace, name, value}) {
+			return
+		}
+	}
+}
+
+// each yields the listed nodes with pods of the namespace that the selector matches, and the number of those pods. A node can come
+// several times. As for the stock plugin, an empty selector matches none.
+func (ix *index) each(namespace string, selector labels.Selector) func(yield func(*node, int) bool) {
+	return func(yield func(*node, int) bool) {
+		if selector.Empty() {
+			return
+		}
+		for c := range ix.candidates(namespace, selector) {
+			if !selector.Matches(c.labels) {
+				continue
+			}
+			for n, count := range c.on {
+				if n.list == ix.lists && !yield(n, count) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// candidates are all classes that the selector can match: the fewest that have a label which it requires.
+func (ix *index) candidates(namespace string, selector labels.Selector) map[*class]struct{} {
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return nil
+	}
+	fewest := ix.labeled[label{namespace: namespace}]
+	for i := range requirements {
+		name := requirements[i].Key()
+		if value, ok := selector.RequiresExactMatch(name); ok {
+			if with := ix.labeled[label{namespace, name, value}]; len(with) < len(fewest) {
+				fewest = with
+			}
+		}
+	}
+	return fewest
+}
+
+// mark begins a decision: no pod matches on any node. It returns the number of the decision.
+func (ix *index) mark() int {
+	ix.marks++
+	return ix.marks
+}
+
+// match adds pods that match one of the decision's constraints.
+func (ix *index) match(n *node, constraint, constraints, count int) {
+	if n.mark != ix.marks {
+		n.mark, n.matching = ix.marks, slices.Grow(n.matching[:0], constraints)[:constraints]
+		clear(n.matching)
+	}
+	n.matching[constraint] += count
+}
+
+// matching returns the number of pods that match the decision's constraint on the node, and whether the index knows it.
+func (ix *index) matching(mark, constraint int, info fwk.NodeInfo) (count int, known bool) {
+	n, ok := ix.nodes[info.Node().Name]
+	if !ok || ix.marks != mark || n.info != info || n.list != ix.lists {
+		return 0, false
+	}
+	if n.mark != mark {
+		return 0, true
+	}
+	return n.matching[constraint], true
+}

@@ -1,0 +1,120 @@
+// Package incrementalpodtopologyspread spreads pods as the stock PodTopologySpread does, and gives the same answers. The stock plugin
+// looks at all pods of all nodes at each decision. Here the pods are counted as they come and go.
+package incrementalpodtopologyspread
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = config.IncrementalPodTopologySpread
+
+// IncrementalPodTopologySpread is the stock PodTopologySpread with counts that it keeps from one decision to the next. Events and
+// signatures are those of the stock plugin. PreFilter, PreScore, AddPod and RemovePod must be called by one goroutine at a time for
+// one CycleState, PreFilter and PreScore for all; Filter, Score and clones of a state are safe for concurrent use between them.
+type IncrementalPodTopologySpread struct {
+	*podtopologyspread.PodTopologySpread
+	features feature.Features
+	lister   minor.SharedLister
+	index    *index
+	// defaults are the constraints of pods without own ones; systemDefaults says that they are not those of the arguments.
+	defaults       []corev1.TopologySpreadConstraint
+	systemDefaults bool
+	services       corelisters.ServiceLister
+	controllers    corelisters.ReplicationControllerLister
+	replicaSets    appslisters.ReplicaSetLister
+	statefulSets   appslisters.StatefulSetLister
+}
+
+var (
+	_ minor.PreFilterPlugin   = &IncrementalPodTopologySpread{}
+	_ minor.FilterPlugin      = &IncrementalPodTopologySpread{}
+	_ minor.PreScorePlugin    = &IncrementalPodTopologySpread{}
+	_ minor.ScorePlugin       = &IncrementalPodTopologySpread{}
+	_ minor.EnqueueExtensions = &IncrementalPodTopologySpread{}
+)
+
+// systemDefaults are the default constraints of Kubernetes: "Pod Topology Spread Constraints" of its documentation, section
+// "Internal default constraints".
+var systemDefaults = []corev1.TopologySpreadConstraint{
+	{TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 3},
+	{TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 5},
+}
+
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.Descriptor{
+		Name: Name, Replaces: names.PodTopologySpread, Limits: noLimits, New: fromArgs,
+		Validate: func(path *field.Path, args runtime.Object) error {
+			if own, ok := args.(*config.IncrementalPodTopologySpreadArgs); ok {
+				return validation.ValidatePodTopologySpreadArgs(path, stockArgs(own))
+			}
+			return nil
+		},
+	}
+}
+
+func stockArgs(own *config.IncrementalPodTopologySpreadArgs) *schedulerconfig.PodTopologySpreadArgs {
+	return &schedulerconfig.PodTopologySpreadArgs{DefaultConstraints: own.DefaultConstraints, DefaultingType: own.DefaultingType}
+}
+
+// noLimits says that the plugin does not filter by load.
+func noLimits(runtime.Object) configlint.Limits { return configlint.Limits{} }
+
+func fromArgs(ctx context.Context, args runtime.Object, handle minor.Handle, _ descriptor.Deps) (minor.Plugin, error) {
+	switch args := args.(type) {
+	case *config.IncrementalPodTopologySpreadArgs:
+		return New(ctx, stockArgs(args), handle)
+	case *schedulerconfig.PodTopologySpreadArgs:
+		return New(ctx, args, handle)
+	}
+	return nil, fmt.Errorf("want args of type %sArgs, got %T", Name, args)
+}
+
+// New returns the plugin with the arguments of the stock one.
+func New(ctx context.Context, args *schedulerconfig.PodTopologySpreadArgs, handle minor.Handle) (*IncrementalPodTopologySpread, error) {
+	stock, err := inTree.NewInTreeRegistry()[names.PodTopologySpread](ctx, args, handle)
+	if err != nil {
+		return nil, err
+	}
+	embedded, ok := stock.(*podtopologyspread.PodTopologySpread)
+	if !ok {
+		return nil, fmt.Errorf("the stock %s is a %T", names.PodTopologySpread, stock)
+	}
+	pl := &IncrementalPodTopologySpread{
+		PodTopologySpread: embedded, features: feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate),
+		lister: handle.SnapshotSharedLister(), index: newIndex(), defaults: args.DefaultConstraints,
+	}
+	if args.DefaultingType == schedulerconfig.SystemDefaulting {
+		pl.defaults, pl.systemDefaults = systemDefaults, true
+	}
+	if len(pl.defaults) == 0 { // nothing else reads the listers
+		return pl, nil
+	}
+	core, apps := handle.SharedInformerFactory().Core().V1(), handle.SharedInformerFactory().Apps().V1()
+	pl.services, pl.controllers = core.Services().Lister(), core.ReplicationControllers().Lister()
+	pl.replicaSets, pl.statefulSets = apps.ReplicaSets().Lister(), apps.StatefulSets().Lister()
+	return pl, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *IncrementalPodTopologySpread) Name() string { return Name }

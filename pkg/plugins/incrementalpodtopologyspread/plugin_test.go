@@ -1,0 +1,460 @@
+package incrementalpodtopologyspread
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
+)
+
+func TestMain(m *testing.M) {
+	metrics.Register() // the stock plugin counts its goroutines
+	os.Exit(m.Run())
+}
+
+// spreader is what a plugin that spreads pods is to a scheduling cycle.
+type spreader interface {
+	minor.PreFilterPlugin
+	minor.PreFilterExtensions
+	minor.FilterPlugin
+	minor.PreScorePlugin
+	minor.ScorePlugin
+	minor.ScoreExtensions
+}
+
+// handle is a handle on a list of nodes.
+type handle struct {
+	*plugintest.Handle
+	minor.NodeInfoLister
+	nodes []fwk.NodeInfo
+}
+
+func (h *handle) SnapshotSharedLister() minor.SharedLister { return lister{h: h} }
+
+type lister struct {
+	minor.SharedLister
+	h *handle
+}
+
+func (l lister) NodeInfos() minor.NodeInfoLister { return l.h }
+
+func (h *handle) List() ([]fwk.NodeInfo, error) { return h.nodes, nil }
+
+// answers are all that a plugin says about a pod.
+type answers struct {
+	said     []string
+	filtered bool
+	passed   int
+}
+
+func (a *answers) say(what any, status *fwk.Status) {
+	a.said = append(a.said, fmt.Sprint(what, " ", status.Code(), " ", status.Message()))
+}
+
+// ask returns each status, those after changes of pods on some nodes too, and the scores before and after they are normalized.
+func ask(ctx context.Context, pl spreader, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, changed []change) *answers {
+	a := &answers{}
+	result, status := pl.PreFilter(ctx, state, pod, nodes)
+	a.say(result, status)
+	passed := nodes
+	if !status.IsSkip() {
+		a.filtered, passed = true, nil
+		for _, node := range nodes {
+			status := pl.Filter(ctx, state, pod, node)
+			a.say(node.Node().Name, status)
+			if status.IsSuccess() {
+				passed = append(passed, node)
+			}
+		}
+		for _, c := range changed {
+			copied := state.Clone()
+			for _, by := range c.pods {
+				if by.Spec.NodeName != "" {
+					a.say("RemovePod", pl.RemovePod(ctx, copied, pod, podInfo(by), c.node))
+				} else {
+					a.say("AddPod", pl.AddPod(ctx, copied, pod, podInfo(by), c.node))
+				}
+				for _, node := range nodes {
+					a.say(node.Node().Name, pl.Filter(ctx, copied, pod, node))
+				}
+			}
+		}
+	}
+	if a.passed = len(passed); a.passed == 0 {
+		return a
+	}
+	status = pl.PreScore(ctx, state, pod, passed)
+	a.say("PreScore", status)
+	if status.IsSkip() {
+		return a
+	}
+	scores := make(minor.NodeScoreList, len(passed))
+	for i, node := range passed {
+		score, status := pl.Score(ctx, state, pod, node)
+		a.say(score, status)
+		scores[i] = minor.NodeScore{Name: node.Node().Name, Score: score}
+	}
+	a.say("NormalizeScore", pl.NormalizeScore(ctx, state, pod, scores))
+	for _, s := range scores {
+		a.said = append(a.said, fmt.Sprint(s))
+	}
+	return a
+}
+
+func podInfo(pod *corev1.Pod) *framework.PodInfo {
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		panic(err)
+	}
+	return info
+}
+
+// change is pods that leave a node, or those without a node that come to it.
+type change struct {
+	node fwk.NodeInfo
+	pods []*corev1.Pod
+}
+
+// TestAnswersAsTheStockPlugin compares with the stock plugin while pods, labels, namespaces and nodes change at random. With
+// SPREAD_SEEDS=N, it does so in N clusters.
+func TestAnswersAsTheStockPlugin(t *testing.T) {
+	seeds, err := strconv.Atoi(os.Getenv("SPREAD_SEEDS"))
+	if err != nil {
+		seeds = 60
+	}
+	var compared, filtered, scored, refused int
+	for seed := range seeds {
+		w := newWorld(uint64(seed))
+		args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}
+		if seed%4 == 3 {
+			args = &schedulerconfig.PodTopologySpreadArgs{
+				DefaultingType: schedulerconfig.ListDefaulting,
+				DefaultConstraints: []corev1.TopologySpreadConstraint{
+					{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
+					{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule},
+				},
+			}
+		}
+		stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(spreader)
+		ours := check.Value(New(t.Context(), args, w))(t)
+		w.addOwners(t)
+		for step := range 60 {
+			w.change()
+			for range 3 {
+				pod, changed := w.pod("incoming", ""), w.changes()
+				want := ask(t.Context(), stock, framework.NewCycleState(), pod, w.nodes, changed)
+				got := ask(t.Context(), ours, framework.NewCycleState(), pod, w.nodes, changed)
+				if !slices.Equal(want.said, got.said) {
+					check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.said, got.said)
+					return
+				}
+				compared += len(want.said)
+				for n, when := range map[*int]bool{
+					&filtered: want.filtered, &scored: len(want.said) > 2*len(w.nodes), &refused: want.passed < len(w.nodes),
+				} {
+					if when {
+						*n++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d answers; %d pods filtered, %d scored, %d with refused nodes", compared, filtered, scored, refused)
+	if least := 10 * seeds; filtered < least || scored < least || refused < least {
+		t.Errorf("%d pods filtered, %d scored, %d with refused nodes: too few to say that both plugins are alike", filtered, scored, refused)
+	}
+}
+
+// TestAnswersAsTheStockPlugin_PodGroups changes pods without a new generation, as the cycles of pod groups do.
+func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
+	w := newWorld(1)
+	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}
+	stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(spreader)
+	ours := check.Value(New(t.Context(), args, w))(t)
+	w.addOwners(t)
+	for range 50 {
+		w.change()
+	}
+	same := func(state func() fwk.CycleState) {
+		t.Helper()
+		for range 10 {
+			pod := w.pod("incoming", "")
+			want := ask(t.Context(), stock, state(), pod, w.nodes, nil)
+			got := ask(t.Context(), ours, state(), pod, w.nodes, nil)
+			check.Equal(t, "answers", want.said, got.said)
+		}
+	}
+	group, single := func() fwk.CycleState { return minortest.PodGroupCycle(t) }, func() fwk.CycleState { return framework.NewCycleState() }
+	same(single)
+	for range 20 {
+		node := w.any()
+		generation, pods := node.Generation, []*corev1.Pod{}
+		for i := range 5 {
+			pods = append(pods, w.pod(fmt.Sprint("group-", i), node.Node().Name))
+			node.AddPodInfo(podInfo(pods[i]))
+			node.Generation = generation
+		}
+		same(group)
+		for _, pod := range pods {
+			check.OK(t, node.RemovePod(klog.Background(), pod))
+			node.Generation = generation
+		}
+		same(single)
+	}
+}
+
+// world is a cluster that changes at random.
+type world struct {
+	*rand.Rand
+	*handle
+	size int
+	made int
+}
+
+func newWorld(seed uint64) *world {
+	r := rand.New(rand.NewPCG(seed, 1))
+	sizes := []int{1, 3, 10, 30, 100, 400}
+	return &world{Rand: r, handle: &handle{Handle: plugintest.NewHandle()}, size: sizes[int(seed)%len(sizes)]}
+}
+
+func (w *world) one(prefix string, n int) string { return fmt.Sprint(prefix, w.IntN(n)) }
+
+// addOwners makes a Service and a ReplicaSet, whose pods are spread by default.
+func (w *world) addOwners(t *testing.T) {
+	t.Helper()
+	for i := range 2 {
+		namespace := fmt.Sprint("ns-", i)
+		check.OK(t, w.SharedInformerFactory().Core().V1().Services().Informer().GetIndexer().Add(&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "app-0"}},
+		}))
+		check.OK(t, w.SharedInformerFactory().Apps().V1().ReplicaSets().Informer().GetIndexer().Add(&appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+			Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "app-1"}}},
+		}))
+	}
+}
+
+func (w *world) any() *framework.NodeInfo { return w.nodes[w.IntN(len(w.nodes))].(*framework.NodeInfo) }
+
+func (w *world) node(name string) *corev1.Node {
+	node := st.MakeNode().Name(name).Label("disk", w.one("kind-", 2))
+	if w.IntN(20) > 0 {
+		node.Label(corev1.LabelHostname, name)
+	}
+	if w.IntN(8) > 0 {
+		node.Label(corev1.LabelTopologyZone, w.one("zone-", 3))
+	}
+	if w.IntN(4) == 0 {
+		node.Taints([]corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}})
+	}
+	return node.Obj()
+}
+
+func (w *world) pod(name, node string) *corev1.Pod {
+	pod := st.MakePod().Namespace(w.one("ns-", 3)).Name(name).UID(name).Node(node)
+	if w.IntN(6) > 0 {
+		pod.Label("app", w.one("app-", 3))
+	}
+	if w.IntN(2) == 0 {
+		pod.OwnerReference("web", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	}
+	if w.IntN(2) == 0 {
+		pod.Label("version", w.one("v", 2))
+	}
+	switch w.IntN(8) {
+	case 0, 1:
+		pod.NodeSelector(map[string]string{"disk": w.one("kind-", 2)})
+	case 2:
+		pod.NodeAffinityNotIn("disk", []string{w.one("kind-", 2)})
+	case 3:
+		pod.Terminating()
+	}
+	if w.IntN(4) == 0 {
+		pod.Toleration("dedicated")
+	}
+	for range w.IntN(3) {
+		pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, w.constraint(pod.Obj()))
+	}
+	return pod.Obj()
+}
+
+func (w *world) constraint(pod *corev1.Pod) corev1.TopologySpreadConstraint {
+	selector := []*metav1.LabelSelector{
+		{MatchLabels: map[string]string{"app": pod.Labels["app"]}}, {MatchLabels: map[string]string{"app": "app-1"}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}}, {}, nil,
+		{MatchLabels: map[string]string{"app": "app-1", "version": "v1"}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"app-0"}},
+		}},
+	}[max(w.IntN(10)-3, 0)]
+	c := corev1.TopologySpreadConstraint{
+		MaxSkew: int32(1 + w.IntN(2)), LabelSelector: selector, WhenUnsatisfiable: corev1.DoNotSchedule,
+		TopologyKey: []string{corev1.LabelTopologyZone, corev1.LabelHostname, "disk"}[w.IntN(3)],
+	}
+	if w.IntN(2) == 0 {
+		c.WhenUnsatisfiable = corev1.ScheduleAnyway
+	} else if w.IntN(4) == 0 {
+		c.MinDomains = ptr.To(int32(1 + w.IntN(4)))
+	}
+	if w.IntN(2) == 0 {
+		c.NodeTaintsPolicy = ptr.To(corev1.NodeInclusionPolicyHonor)
+	}
+	if w.IntN(4) == 0 {
+		c.NodeAffinityPolicy = ptr.To(corev1.NodeInclusionPolicyIgnore)
+	}
+	if w.IntN(3) == 0 {
+		c.MatchLabelKeys = []string{"version"}
+	}
+	return c
+}
+
+// change makes several changes.
+func (w *world) change() {
+	for len(w.nodes) < w.size {
+		w.add()
+	}
+	for range 1 + w.IntN(12) {
+		w.made++
+		switch node := w.any(); w.IntN(20) {
+		case 0:
+			w.nodes = slices.Clone(w.nodes)
+			w.add()
+		case 1:
+			if i := w.IntN(len(w.nodes)); len(w.nodes) > 1 {
+				w.nodes = slices.Delete(slices.Clone(w.nodes), i, i+1)
+			}
+		case 2:
+			node.SetNode(w.node(node.Node().Name))
+		case 3, 4:
+			w.remove(node)
+		case 5: // as a snapshot that changes on its own
+			i := w.IntN(len(w.nodes))
+			w.nodes = slices.Clone(w.nodes)
+			w.nodes[i] = w.nodes[i].Snapshot()
+		case 6, 7, 8:
+			if pod := w.remove(node); pod != nil {
+				changed := pod.DeepCopy()
+				changed.Labels = map[string]string{"app": w.one("app-", 3)}
+				node.AddPod(changed)
+			}
+		default:
+			for range 1 + w.IntN(3) {
+				w.made++
+				node.AddPod(w.pod(fmt.Sprint("pod-", w.made), node.Node().Name))
+			}
+		}
+	}
+}
+
+func (w *world) add() {
+	w.made++
+	node := framework.NewNodeInfo()
+	node.SetNode(w.node(fmt.Sprint("node-", w.made)))
+	w.nodes = append(w.nodes, node)
+}
+
+func (w *world) remove(node *framework.NodeInfo) *corev1.Pod {
+	if len(node.Pods) == 0 {
+		return nil
+	}
+	pod := node.Pods[w.IntN(len(node.Pods))].GetPod()
+	if err := node.RemovePod(klog.Background(), pod); err != nil {
+		panic(err)
+	}
+	return pod
+}
+
+// changes are what preemption tries: pods of one node go, and some come back; and a nominated pod comes.
+func (w *world) changes() (all []change) {
+	for range 2 {
+		c := change{node: w.any()}
+		for _, info := range c.node.GetPods() {
+			c.pods = append(c.pods, info.GetPod())
+		}
+		if len(c.pods) > 0 {
+			back := c.pods[0].DeepCopy()
+			back.Spec.NodeName = ""
+			c.pods = append(c.pods, back)
+		}
+		all = append(all, c, change{node: c.node, pods: []*corev1.Pod{w.pod("nominated", "")}})
+	}
+	return all
+}
+
+// TestIndex_ForgetsWhatIsGone fails if pods or nodes are counted after they are gone.
+func TestIndex_ForgetsWhatIsGone(t *testing.T) {
+	ix := newIndex()
+	info := func(name string, pods ...*corev1.Pod) fwk.NodeInfo {
+		i := framework.NewNodeInfo(pods...)
+		i.SetNode(st.MakeNode().Name(name).Obj())
+		return i
+	}
+	pod := func(namespace, name, app string) *corev1.Pod {
+		return st.MakePod().Namespace(namespace).Name(name).UID(name).Label("app", app).Obj()
+	}
+	left := func(classes, labels, nodes int) {
+		t.Helper()
+		check.Equal(t, "classes, labels and nodes", [3]int{classes, labels, nodes}, [3]int{len(ix.classes), len(ix.labeled), len(ix.nodes)})
+	}
+	n1 := info("n1", pod("a", "1", "web"), pod("b", "2", "web"), pod("a", "3", "db"))
+	ix.sync([]fwk.NodeInfo{n1, info("n2", pod("a", "4", "web"))}, false)
+	left(3, 5, 2) // three of app in two namespaces, and the two namespaces
+	ix.sync([]fwk.NodeInfo{n1}, false)
+	ix.each("a", labels.SelectorFromSet(labels.Set{"app": "web"}))(func(n *node, count int) bool {
+		if n.info != n1 || count != 1 {
+			t.Errorf("%d pods on %s, want one on n1", count, n.object.Name)
+		}
+		return true
+	})
+	for range keptFor {
+		ix.sync([]fwk.NodeInfo{n1}, false)
+	}
+	ix.sync([]fwk.NodeInfo{n1, info("n3")}, false)
+	left(3, 5, 2) // n2 is forgotten
+	ix.sync([]fwk.NodeInfo{info("n1"), info("n3")}, false)
+	left(0, 0, 2)
+}
+
+// TestIndex_Candidates fails if each decision looks at the pods of all workloads of the namespace.
+func TestIndex_Candidates(t *testing.T) {
+	ix := newIndex()
+	pods := make([]*corev1.Pod, 6)
+	for i := range pods {
+		pods[i] = st.MakePod().Namespace("a").Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).
+			Label("tier", "front").Label("app", fmt.Sprint("app-", i/2)).Label("track", fmt.Sprint(i)).Obj()
+	}
+	node := framework.NewNodeInfo(pods...)
+	node.SetNode(st.MakeNode().Name("n").Obj())
+	ix.sync([]fwk.NodeInfo{node}, false)
+	for selector, want := range map[string]int{
+		"": 6, "tier=front": 6, "tier=front,app=app-1": 2, "app in (app-1)": 2, "app in (app-1,app-2)": 6, "app!=app-1,track=3": 1,
+		"app=app-9": 0, "app!=app-1": 6,
+	} {
+		if got := len(ix.candidates("a", check.Value(labels.Parse(selector))(t))); got != want {
+			t.Errorf("%q: looks at %d of 6 classes, want %d", selector, got, want)
+		}
+	}
+}
