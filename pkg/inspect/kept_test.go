@@ -249,7 +249,7 @@ func TestExplain_Kept(t *testing.T) {
 			{"runs", `"placement": {`}, {"waits", `"feasibleNodes": 2`}, {"huge", `"event": "0/4 nodes`}, {"urgent", `"victims": [`},
 			{"after", `1 Insufficient cpu`}, // c is reserved for the pod nominated
 			{"claims", `"plugin": "VolumeBinding"`}, {"device", `"reason": "cannot allocate all claims"`},
-			{"spread", `"plugin": "PodTopologySpread"`}, {"nominated", `"nominatedNode": "c"`}, {"relaxed", `"relaxed": {`},
+			{"spread", `"plugin": "IncrementalPodTopologySpread"`}, {"nominated", `"nominatedNode": "c"`}, {"relaxed", `"relaxed": {`},
 		} {
 			check(c[0], c[1])
 		}

@@ -57,11 +57,10 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explains bool) 
 	d := &Result{Pod: pod, state: state}
 	result, err := simhooks.SchedulePod(ctx, s.scheduler, c, state, podInfo)
 	d.Node, d.Evaluated, d.Feasible = result.SuggestedHost, result.EvaluatedNodes, result.FeasibleNodes
-	d.SkippedFilters, d.SkippedScores = stockNames(state.GetSkipFilterPlugins()), stockNames(state.GetSkipScorePlugins())
+	d.SkippedFilters, d.SkippedScores = sets.List(state.GetSkipFilterPlugins()), sets.List(state.GetSkipScorePlugins())
 	var fitError *framework.FitError
 	switch {
 	case errors.As(err, &fitError):
-		nameStockPlugins(fitError.Diagnosis.NodeToStatus)
 		d.Evaluated, d.Err = fitError.Diagnosis.NodeToStatus.Len(), err
 		if err := s.postFilter(ctx, d, p, podInfo, &fitError.Diagnosis); err != nil {
 			return nil, err
@@ -75,16 +74,6 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explains bool) 
 		c.explain(ctx, d)
 	}
 	return d, nil
-}
-
-// stockNames returns the sorted names, with the stock name of the simulated PodTopologySpread.
-func stockNames(plugins sets.Set[string]) []string {
-	names := make([]string, 0, len(plugins))
-	for plugin := range plugins {
-		names = append(names, stockName(plugin))
-	}
-	slices.Sort(names)
-	return names
 }
 
 // postFilter calls the PostFilter plugins. If the pod is in the cluster, it is nominated to the node that they return.
@@ -168,7 +157,7 @@ func (c *cycle) RunPreFilterPlugins(
 	case !status.IsSuccess():
 		c.preFiltered = status
 	case !result.AllNodes():
-		names := stockNames(plugins)
+		names := sets.List(plugins)
 		c.candidates = result.NodeNames
 		c.preFiltered = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", names)).
 			WithPlugin(strings.Join(names, ","))

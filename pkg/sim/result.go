@@ -119,7 +119,7 @@ func (c *cycle) explain(ctx context.Context, r *Result) {
 			n.Rank = 1 // for now
 		}
 		if status != nil {
-			n.RuledOutBy, n.Code = stockName(status.Plugin()), status.Code()
+			n.RuledOutBy, n.Code = status.Plugin(), status.Code()
 			n.Reason = text.Excerpt(strings.Join(status.Reasons(), ", "))
 		}
 		c.setScores(n)
@@ -150,7 +150,7 @@ func (c *cycle) setScores(n *NodeResult) {
 	for _, score := range scores.Scores {
 		weight := c.weights[score.Name]
 		n.Scores = append(n.Scores, Score{
-			Plugin: stockName(score.Name), Normalized: score.Score / weight, Weight: weight, Weighted: score.Score,
+			Plugin: score.Name, Normalized: score.Score / weight, Weight: weight, Weighted: score.Score,
 		})
 	}
 }

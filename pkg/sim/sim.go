@@ -109,7 +109,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	}
 	explainers := map[minor.Handle][]explain.Explainer{}
 	options := []scheduler.Option{
-		scheduler.WithProfiles(withSpreading(o.Configuration.Profiles)...),
+		scheduler.WithProfiles(withReplacements(o.Configuration.Profiles)...),
 		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
 		scheduler.WithFrameworkOutOfTreeRegistry(collecting(explainers, o.Plugins)),
 		scheduler.WithParallelism(int32(max(o.Parallelism, 1))),
@@ -137,9 +137,9 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// collecting returns the registry with spreading added. Its factories collect the Explainers they make, by the profile's handle.
+// collecting returns the registry with replacements added. Its factories collect the Explainers they make, by the profile's handle.
 func collecting(explainers map[minor.Handle][]explain.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
-	all := frameworkruntime.Registry{spreadingName: newSpreading}
+	all := frameworkruntime.Registry{}
 	for name, factory := range registry {
 		all[name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			pl, err := factory(ctx, args, handle)
@@ -149,6 +149,7 @@ func collecting(explainers map[minor.Handle][]explain.Explainer, registry framew
 			return pl, err
 		}
 	}
+	addReplacements(all)
 	return all
 }
 
