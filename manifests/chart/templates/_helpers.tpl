@@ -250,6 +250,7 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{- end -}}
 {{- range $plugin := ($enabled | uniq | sortAlpha) -}}
 {{- with get $arguments $plugin -}}
+{{- if has "metricProvider" . -}}
 {{- $args := get $given $plugin | default dict -}}
 {{- $provider := $args.metricProvider | default dict -}}
 {{- $source := dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "") -}}
@@ -263,6 +264,7 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{- /* Statistics of workloads have a history. They are read from metrics.k8s.io unless the source is a Prometheus. */ -}}
 {{- $learns := or (has "history" .) (eq ($args.statistic | default "") "PredictedPeak") -}}
 {{- $sources = append $sources (set $source "podMetrics" (and $learns (ne $source.type "Prometheus"))) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
