@@ -19,12 +19,10 @@ if [[ -n ${PROFILES:-}${NODES:-}${PODS_PER_NODE:-} ]]; then
 		rows+=("-profile $profile -nodes ${NODES:-5000} -pods-per-node ${PODS_PER_NODE:-20}")
 	done
 else
-	for profile in packing peak recommended operations all recommended+stock all+stock; do
-		rows+=("-profile $profile")
-	done
-	for profile in packing recommended all; do rows+=("-profile $profile -nodes 15000"); done
-	for way in "-replica-sets" "-pods-per-node 60" "-rate 40"; do rows+=("-profile recommended $way"); done
-	rows+=("-profile recommended -base-profile recommended -base-program kube-scheduler") # what the profile of processor time gains
+	for way in "" "-pods-per-node 60" "-nodes 15000" "-nodes 500" "-rate 40"; do rows+=("-profile recommended -replica-sets $way"); done
+	for profile in packing all spread "spread -do-not-schedule" recommended+stockspread; do rows+=("-profile $profile -replica-sets"); done
+	for profile in packing peak recommended operations all recommended+stock all+stock; do rows+=("-profile $profile"); done
+	rows+=("-profile recommended -replica-sets -base-profile recommended -base-program kube-scheduler") # what the profile of processor time gains
 fi
 
 out=bin/bench
@@ -48,8 +46,8 @@ make -s build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/measured-kube-schedule
 
 echo "== schedulers"
 {
-	echo "| what | processor time per pod (95 % interval) | pods/s | peak memory | rounds |"
-	echo "|---|---|---|---|---|"
+	echo "| what | processor time per pod (95 % interval) | pods/s | p99 of an attempt | peak memory | processor time of the start | rounds |"
+	echo "|---|---|---|---|---|---|---|"
 	for row in "${rows[@]}"; do
 		against=(-base-profile "${BASE_PROFILE:-stock}")
 		if [[ -n ${BASE:-} ]]; then

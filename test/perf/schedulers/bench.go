@@ -5,12 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	pprof "github.com/google/pprof/profile"
+	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +41,8 @@ type workload struct {
 	batch int
 	// owned pods have a ReplicaSet, and so are spread by default.
 	owned bool
+	// strict pods must spread over zones and hosts.
+	strict bool
 	// rate is the number of pods that arrive for each scheduler in a second. 0 means all at once.
 	rate int
 }
@@ -69,8 +76,9 @@ type collection struct {
 
 // life is what both schedulers took in one life of their processes.
 type life struct {
-	// cost is the processor time per pod, time the time per pod, and memory the peak of resident memory.
-	cost, time, memory pair
+	// cost is the processor time per pod, time the time per pod, and memory the peak of resident memory. start is the processor time
+	// until all is known, and slowest the 99th percentile of the time of an attempt.
+	cost, time, memory, start, slowest pair
 }
 
 // bench compares two schedulers of one cluster.
@@ -177,6 +185,15 @@ func (b *bench) life(ctx context.Context, sides [2]side, rounds int) (l life, er
 	if err := group.Wait(); err != nil {
 		return l, err
 	}
+	starts, err := each(both, func(_ int, p process) (time.Duration, error) {
+		if err := b.quiet(ctx, p); err != nil {
+			return 0, err
+		}
+		return p.ProcessorTime()
+	})
+	if err != nil {
+		return l, err
+	}
 	if _, err := b.round(ctx, both); err != nil { // only now: both are quiet
 		return l, err
 	}
@@ -199,7 +216,15 @@ func (b *bench) life(ctx context.Context, sides [2]side, rounds int) (l life, er
 	if err != nil {
 		return l, err
 	}
+	slowest, err := each(both, func(_ int, p process) (float64, error) {
+		metrics, err := p.Metrics(ctx)
+		return quantile(.99, metrics.Select("scheduler_scheduling_attempt_duration_seconds_bucket")), err
+	})
+	if err != nil {
+		return l, err
+	}
 	return life{
+		start: pair{starts[0].Seconds(), starts[1].Seconds()}, slowest: pair{slowest[0], slowest[1]},
 		cost: pair{costOf(took[0]), costOf(took[1])}, time: pair{timeOf(took[0]), timeOf(took[1])},
 		memory: pair{float64(peaks[0]), float64(peaks[1])},
 	}, b.cluster.Failed()
@@ -219,6 +244,29 @@ func costOf(rounds []round) float64 {
 		pods += r.pods
 	}
 	return used / float64(pods)
+}
+
+// quantile returns a quantile of the buckets of a histogram with one set of labels, by straight lines within buckets.
+func quantile(fraction float64, buckets cluster.Metrics) float64 {
+	counts := map[float64]float64{}
+	for _, b := range buckets {
+		if bound, err := strconv.ParseFloat(string(b.Metric[model.BucketLabel]), 64); err == nil {
+			counts[bound] += float64(b.Value)
+		}
+	}
+	bounds := slices.Sorted(maps.Keys(counts))
+	if len(bounds) == 0 {
+		return math.NaN()
+	}
+	rank := fraction * counts[bounds[len(bounds)-1]]
+	lower, below := 0.0, 0.0
+	for _, bound := range bounds {
+		if counts[bound] >= rank && !math.IsInf(bound, 1) {
+			return lower + (bound-lower)*(rank-below)/(counts[bound]-below)
+		}
+		lower, below = bound, counts[bound]
+	}
+	return lower
 }
 
 // timeOf returns the time per pod in all rounds, in seconds.
@@ -352,7 +400,7 @@ func (b *bench) run(ctx context.Context, s side) (process, error) {
 	}
 	r, err := b.cluster.RunScheduler(ctx, s.name, build.Part{Name: s.program}, configuration)
 	p := process{r, s.name}
-	if err != nil || len(s.profile.plugins) == 0 {
+	if err != nil || len(s.profile.plugins) == 0 { // no plugin reads load
 		return p, err
 	}
 	const patience, pause = 2 * time.Minute, 2 * time.Second // a response costs the scheduler, too
@@ -441,7 +489,7 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 
 // newReplicaSets returns the ReplicaSets of the pods of the next batches; none for bare pods.
 func (b *bench) newReplicaSets(schedulers int) (sets []keyed) {
-	if !b.workload.owned {
+	if !b.workload.owned && !b.workload.strict {
 		return nil
 	}
 	for number := b.pods; number < b.pods+schedulers*b.workload.batch; number += replicas {
@@ -458,6 +506,9 @@ func (b *bench) newPods(schedulers []string) []keyed {
 		for j := range schedulers {
 			turn := (i + j) % len(schedulers)
 			pod := newPod(measuredNamespace, schedulers[turn], b.pods+turn*batch+i, b.workload.owned)
+			if b.workload.strict {
+				spreadStrictly(pod)
+			}
 			pods = append(pods, keyed{podKey(pod), pod})
 		}
 	}

@@ -49,6 +49,7 @@ func parse(args []string) (c comparison, err error) {
 	flags.IntVar(&c.workload.podsPerNode, "pods-per-node", 20, "the number of pods that run on each node")
 	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods that each scheduler binds in a round")
 	flags.BoolVar(&c.workload.owned, "replica-sets", false, "pods have ReplicaSets; otherwise they are bare")
+	flags.BoolVar(&c.workload.strict, "do-not-schedule", false, "pods of ReplicaSets must spread over zones and hosts")
 	flags.IntVar(&c.workload.rate, "rate", 0, "pods that arrive for each scheduler in a second; 0 means all of a round at once")
 	flags.Float64Var(&c.rule.within, "within", 0.02, "the half width of the 95 % interval at which the comparison ends")
 	flags.DurationVar(&c.rule.limit, "limit", 10*time.Minute, "the time after which it ends anyway")
@@ -66,7 +67,7 @@ func parse(args []string) (c comparison, err error) {
 		if !ok {
 			return c, fmt.Errorf("profile: %q is none; the profiles are %s", s.profile, profileNames())
 		}
-		if len(p.plugins) == 0 {
+		if p.stock {
 			s.program = build.StockKubeScheduler().Name
 		}
 		c.sides[i] = side{name: s.name, program: s.program, profile: p}
@@ -101,18 +102,19 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 
 // compare measures lives until the rule ends it, and prints a line of the table.
 func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error {
-	var costs, times, memory []pair
+	var costs, times, memory, starts, slowest []pair
 	for began := time.Now(); ; {
 		l, err := b.life(ctx, c.sides, c.rounds)
 		if err != nil {
 			return err
 		}
 		costs, times, memory = append(costs, l.cost), append(times, l.time), append(memory, l.memory)
+		starts, slowest = append(starts, l.start), append(slowest, l.slowest)
 		e, elapsed := estimateOf(costs), time.Since(began)
 		if verdict := c.rule.verdict(e, len(costs), elapsed); verdict != "" {
-			_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %d in %.0f s: %s |\n", c.what,
+			_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
 				e.ratio, e.low, e.high, 100*e.halfWidth(), c.rule.finding(e, len(costs)),
-				estimateOf(times).inverse(), estimateOf(memory), len(costs)*c.rounds, elapsed.Seconds(), verdict)
+				estimateOf(times).inverse(), estimateOf(slowest), estimateOf(memory), estimateOf(starts), len(costs)*c.rounds, elapsed.Seconds(), verdict)
 			return err
 		}
 	}

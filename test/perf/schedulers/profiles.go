@@ -13,6 +13,10 @@ import (
 type profile struct {
 	// plugins are the plugins beside the stock ones.
 	plugins []string
+	// stock runs the stock program, and changes nothing.
+	stock bool
+	// counts spreads pods by IncrementalPodTopologySpread in place of the stock plugin.
+	counts bool
 	// inPlace turns off the stock plugins that score by requests.
 	inPlace bool
 	// linePredicted makes the line of LoadThreshold one of the predicted peak.
@@ -25,9 +29,13 @@ var loadPlugins = []string{
 	"NodeMetrics",
 }
 
-// profiles returns the profiles by name. Names that end in +stock keep the stock plugins that score by requests.
+// profiles returns the profiles by name. Names that end in +stock keep the stock plugins that score by requests, and one that ends in
+// +stockspread the stock PodTopologySpread. The profile named spread has the stock plugins, with that one exchanged.
 func profiles() map[string]profile {
-	all := map[string]profile{"stock": {}}
+	all := map[string]profile{
+		"stock": {stock: true}, "spread": {counts: true},
+		"recommended+stockspread": {plugins: []string{"PredictedPeak", "LoadThreshold"}, linePredicted: true, inPlace: true},
+	}
 	for name, p := range map[string]profile{
 		"packing":     {plugins: []string{"TargetLoadPacking"}},
 		"peak":        {plugins: []string{"PredictedPeak"}},
@@ -35,6 +43,7 @@ func profiles() map[string]profile {
 		"operations":  {plugins: []string{"TargetLoadPacking", "LoadThreshold", "NodeMetrics"}},
 		"all":         {plugins: loadPlugins},
 	} {
+		p.counts = true
 		all[name+"+stock"] = p
 		p.inPlace = true
 		all[name] = p
@@ -56,7 +65,10 @@ profiles:
 - schedulerName: {{ .Scheduler }}
   plugins:
     multiPoint:
-      enabled: [{{ range .Plugins }}{name: {{ . }}}, {{ end }}]
+      enabled: [{{ range .Plugins }}{name: {{ . }}}, {{ end }}{{ if .Counts }}{name: IncrementalPodTopologySpread, weight: 2}{{ end }}]
+{{- if .Counts }}
+      disabled: [{name: PodTopologySpread}]
+{{- end }}
 {{- if .InPlace }}
     score:
       disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
@@ -89,7 +101,8 @@ profiles:
 func (p profile) configure(scheduler, prometheus string) (string, error) {
 	var b bytes.Buffer
 	err := configuration.Execute(&b, map[string]any{
-		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "InPlace": p.inPlace, "LinePredicted": p.linePredicted,
+		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "Counts": p.counts,
+		"InPlace": p.inPlace, "LinePredicted": p.linePredicted,
 	})
 	if err != nil {
 		return "", fmt.Errorf("writing the configuration: %w", err)

@@ -185,6 +185,16 @@ func newPod(namespace, scheduler string, number int, owned bool) *corev1.Pod {
 	return pod
 }
 
+// spreadStrictly makes the pod spread over zones and hosts, at most one pod more in each than in any other.
+func spreadStrictly(pod *corev1.Pod) {
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
+		pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+		})
+	}
+}
+
 // runningPod is a pod that has run on a node for an hour.
 func runningPod(i, nodes int) keyed {
 	pod := newPod(foundNamespace, corev1.DefaultSchedulerName, i, true)
