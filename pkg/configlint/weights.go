@@ -381,13 +381,8 @@ func (p *profile) replacementFindings(plugin Plugin) []finding.Finding {
 			}}
 		}
 	}
-	stock, err := latest.Default()
-	if err != nil {
-		return nil
-	}
-	defaults := profile{plugins: stock.Profiles[0].Plugins}
-	want, weight := defaults.weight(plugin.Replaces), p.weight(plugin.Name)
-	if weight == 0 || weight == want {
+	want, weight := StockWeight(plugin.Replaces), p.weight(plugin.Name)
+	if weight == 0 || want == 0 || weight == want {
 		return nil
 	}
 	return []finding.Finding{{
@@ -396,6 +391,16 @@ func (p *profile) replacementFindings(plugin Plugin) []finding.Finding {
 		Advice:  "give it the weight of the stock plugin",
 		YAML:    fmt.Sprintf("plugins:\n  multiPoint:\n    enabled:\n    - name: %s\n      weight: %d\n", plugin.Name, want),
 	}}
+}
+
+// StockWeight returns the default weight of a stock plugin at score; 0 if it does not score.
+func StockWeight(plugin string) int64 {
+	stock, err := latest.Default()
+	if err != nil {
+		return 0
+	}
+	defaults := profile{plugins: stock.Profiles[0].Plugins}
+	return defaults.weight(plugin)
 }
 
 // validateReplacements validates the arguments of plugins that replace stock ones.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	stock "k8s.io/kubernetes/pkg/scheduler/metrics"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -249,6 +250,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.fallbacks": func(s *sourceFacts) {
 			s.metrics = append(s.metrics, metric("plimsoll_decisions_total", "", 10), metric("plimsoll_fallback_total", "", 5))
 		},
+		"scheduler.speed":   spreading(10, 0.06),
 		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
 		"scheduler.command": func(s *sourceFacts) { s.commandVersion = "v1.37.1" },
 		"pods.waiting": func(s *sourceFacts) {
@@ -441,6 +443,39 @@ func TestMetrics_NothingCounted(t *testing.T) {
 	}
 }
 
+// spreading sets a profile with the stock plugin, beside one without. In 100 decisions, the first took 10 s to choose nodes: 1 s
+// before filters, 5 s, 3 s before the scores of the 50 pods that fitted, and 1 s. The plugin was measured in so many decisions. It
+// took 5 ms before filters, 500 s in them, and so many seconds before scores, of which two were measured.
+func spreading(decisions, preScore float64) func(*sourceFacts) {
+	return func(s *sourceFacts) {
+		enabled := []schedulerconfig.Plugin{{Name: "PodTopologySpread"}}
+		s.Configuration.Decoded.Profiles = []schedulerconfig.KubeSchedulerProfile{
+			{SchedulerName: "plimsoll", Plugins: &schedulerconfig.Plugins{MultiPoint: schedulerconfig.PluginSet{Enabled: enabled}}},
+			{SchedulerName: "other", Plugins: &schedulerconfig.Plugins{}},
+		}
+		add := func(name, label, value, point string, count, sum float64) {
+			for suffix, number := range map[string]float64{"_count": count, "_sum": sum} {
+				s.metrics = append(s.metrics, &model.Sample{Value: model.SampleValue(number), Metric: model.Metric{
+					"__name__": model.LabelValue(name + suffix), model.LabelName(label): model.LabelValue(value),
+					"extension_point": model.LabelValue(point),
+				}})
+			}
+		}
+		stock.Register()
+		points, measured := stock.FrameworkExtensionPointDuration.FQName(), stock.PluginExecutionDuration.FQName()
+		add(points, "profile", "plimsoll", "PreFilter", 100, 1)
+		add(points, "profile", "plimsoll", "Filter", 100, 5)
+		add(points, "profile", "plimsoll", "PreScore", 50, 3)
+		add(points, "profile", "plimsoll", "Score", 50, 1)
+		add(points, "profile", "plimsoll", "Bind", 50, 1000)
+		add(points, "profile", "other", "Filter", 100, 1000)
+		add(measured, "plugin", "PodTopologySpread", "PreFilter", decisions, 0.005*decisions)
+		add(measured, "plugin", "PodTopologySpread", "Filter", 10, 500)
+		add(measured, "plugin", "PodTopologySpread", "PreScore", 2, 2*preScore)
+		add(measured, "plugin", "NodeResourcesFit", "PreScore", 10, 500)
+	}
+}
+
 // Counters that cannot be read must not count as counters that grow.
 func TestCheckFrozen_NotCounted(t *testing.T) {
 	s := healthy()
@@ -626,6 +661,14 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a stock image by what its metrics show", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}}
 		}, "scheduler.image", Error, []string{"runs the stock scheduler", "image plimsoll:0.1.0-k8s1.36"}},
+		// 100 × 5 ms and 50 × 60 ms are 3.5 s of 10 s, and 100 × 5 ms and 50 × 50 ms are 3 s.
+		{"pods that the stock plugin spreads", spreading(10, 0.06), "scheduler.speed", Warning, []string{
+			"PodTopologySpread takes 35 % of the time in which nodes are chosen since the scheduler started",
+			"IncrementalPodTopologySpread gives the same answers faster. In ConfigMap plimsoll-system/plimsoll, replace the stock plugin (profile plimsoll)",
+			"disabled:\n    - name: PodTopologySpread\n    enabled:\n    - name: IncrementalPodTopologySpread\n      weight: 2\n",
+		}},
+		{"pods that are spread fast enough", spreading(10, 0.05), "scheduler.speed", OK, []string{"takes 30 %"}},
+		{"pods that have just been spread", spreading(9, 0.06), "scheduler.speed", Skipped, []string{"not been measured in 10 decisions yet"}},
 		{"pods of no workload", lone, "source.statistics", Skipped, []string{"no pod of a workload is measured yet"}},
 		{"a configuration of a file", func(s *sourceFacts) { s.Configuration.Workload = nil }, "scheduler.ready", Skipped,
 			[]string{"not checked, because ConfigMap plimsoll-system/plimsoll names no running scheduler: name one"}},
@@ -758,6 +801,7 @@ func TestOfScheduler(t *testing.T) {
 		{"any pod, where none is known", of(nodes, "other", "plimsoll-1"), false, 1},
 		{"the version of the scheduler", of(build, "plimsoll-system", "plimsoll-1"), true, 1},
 		{"the version of a kubelet", of(build, "", ""), true, 0},
+		{"durations of any scheduler", of(pluginSeconds+"_sum", "", ""), true, 0},
 		{"any version, where no pod is known", of(build, "other", "plimsoll-1"), false, 0},
 	} {
 		s := healthy()

@@ -92,10 +92,7 @@ func (f *Facts) checkWeights() []Result {
 		return results
 	}
 	return each(configlint.Balances(f.Configuration.Decoded, plugins.LintOptions().LoadPlugins), func(b configlint.Balance) []Result {
-		others := ""
-		for _, other := range b.Others {
-			others += ", " + text.Excerpt(other.String())
-		}
+		others := strings.Join(text.Each(b.Others, func(o configlint.Swing) string { return ", " + text.Excerpt(o.String()) }), "")
 		return Fine("profile %s: load can move a node's score by %s; requests by %s%s", text.Excerpt(b.Profile), &b.ByLoad, &b.ByRequests,
 			others)
 	})

@@ -144,21 +144,14 @@ func (r *Report) Select(s Selection) {
 // sort sorts the checks by their groups. Those of suppliers are the last.
 func (r *Report) sort() {
 	order := Groups()
-	position := func(c Result) int {
-		if i := slices.Index(order, c.Group); i >= 0 {
-			return i
-		}
-		return len(order)
-	}
+	position := func(c Result) int { return slices.Index(append(order, c.Group), c.Group) }
 	slices.SortStableFunc(r.Checks, func(a, b Result) int {
 		return cmp.Or(position(a)-position(b), strings.Compare(a.Group, b.Group))
 	})
 }
 
 // NeedsFix reports whether a check found something to fix.
-func (r *Report) NeedsFix() bool {
-	return slices.ContainsFunc(r.Checks, Result.needsFix)
-}
+func (r *Report) NeedsFix() bool { return slices.ContainsFunc(r.Checks, Result.needsFix) }
 
 // Failed reports whether a check found that something does not work.
 func (r *Report) Failed() bool {
@@ -206,7 +199,11 @@ func reportOn(f *Facts) *Report {
 		}
 		runAll(r, sourceChecks(), s, prefix)
 	}
-	r.addUnchecked()
+	for _, c := range r.unchecked { // at most one of a group, none beside something to fix, and none whose cause is in the group
+		if c.causes[0] != c.Group && !r.groupNeedsFix(c.Group) {
+			r.Checks = append(r.Checks, c)
+		}
+	}
 	r.sort()
 	for i := range r.Checks {
 		causes := r.Checks[i].causes
@@ -241,16 +238,6 @@ func runAll[F any](r *Report, checks []Check[F], facts F, prefix string) {
 			} else {
 				r.Checks = append(r.Checks, result)
 			}
-		}
-	}
-}
-
-// addUnchecked shows at most one unchecked result of a group. It shows none beside something to fix, and none whose cause is in
-// the group.
-func (r *Report) addUnchecked() {
-	for i := range r.unchecked {
-		if c := r.unchecked[i]; c.causes[0] != c.Group && !r.groupNeedsFix(c.Group) {
-			r.Checks = append(r.Checks, c)
 		}
 	}
 }

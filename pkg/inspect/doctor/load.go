@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
@@ -52,9 +53,7 @@ func (s *sourceFacts) figuresOf(matches func(*figure) bool) (found []*figure) {
 }
 
 func namesOf(figures []*figure, name func(*figure) string) []string {
-	names := text.Each(figures, name)
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(slices.Sorted(slices.Values(text.Each(figures, name))))
 }
 
 func nodeOf(f *figure) string { return f.node }
@@ -248,7 +247,13 @@ func (f *Facts) checkPowerModels() (results []Result) {
 			if !ok || !args.HasPowerModels() || !configlint.Builds(&profile, plugin.Name) {
 				continue
 			}
-			if without := f.nodesWithoutModel(args); len(without) > 0 {
+			var without []string
+			for _, node := range f.nodes {
+				if args.PowerModelOf(node.Name, node.Labels) == nil {
+					without = append(without, node.Name)
+				}
+			}
+			if len(without) > 0 {
 				results = append(results, Warn(
 					f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
 					"profile %s: %s has no power model of %d of %s (%s)", text.Excerpt(profile.SchedulerName), plugin.Name, len(without),
@@ -259,23 +264,13 @@ func (f *Facts) checkPowerModels() (results []Result) {
 	return results
 }
 
-func (f *Facts) nodesWithoutModel(models config.PowerModels) (without []string) {
-	for _, node := range f.nodes {
-		if models.PowerModelOf(node.Name, node.Labels) == nil {
-			without = append(without, node.Name)
-		}
-	}
-	return without
-}
-
 func (s *sourceFacts) checkMeasured() []Result {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
 	advice := s.AdviseRun(cluster.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
 	switch {
 	case s.Route == cluster.Aggregation:
-		advice = s.AdviseRun(metricsServerLog,
-			"metrics-server does not reach the kubelets of these nodes. See its log:")
+		advice = s.AdviseRun(metricsServerLog, "metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
 	}
@@ -345,10 +340,7 @@ func (s *sourceFacts) checkContested() []Result {
 	case s.examination.Clusters != nil && all[0].High == all[0].Low:
 		return nil // checkClusters reports it
 	}
-	var nodes []string
-	for _, c := range all {
-		nodes = append(nodes, c.Node)
-	}
+	nodes := text.Each(all, func(c source.Contested) string { return c.Node })
 	selected := func(set string) string { return providerYAML("selector", s.selectorWith(strings.Trim(set, "{}"))) }
 	advice := s.adviseEdit(selected(all[0].High), "if the first target set is your exporter's, select it:",
 		"Find out who scrapes each set: either may be a tenant's. A custom query must select the set itself.")
@@ -408,11 +400,9 @@ func (s *sourceFacts) adviseMissing() []Advice {
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
 	switch {
 	case len(x.Labels) > 0:
-		best, list := x.Labels[0], []string(nil)
-		for _, label := range append(slices.Clone(provider.NodeLabels), best.Label) {
-			list = append(list, strconv.Quote(label))
-		}
-		return s.adviseEdit("metricProvider:\n  nodeLabels: ["+strings.Join(list, ", ")+"]\n", "add it to nodeLabels:",
+		best := x.Labels[0]
+		all := text.Each(append(slices.Clone(provider.NodeLabels), best.Label), strconv.Quote)
+		return s.adviseEdit("metricProvider:\n  nodeLabels: ["+strings.Join(all, ", ")+"]\n", "add it to nodeLabels:",
 			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
 	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
 		return s.adviseEdit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
@@ -454,28 +444,17 @@ func (s *sourceFacts) checkCapacity() []Result {
 		100*highest.Highest)
 }
 
-// slowest returns the node that is measured least often, and the interval; 0 if none is known.
-func (s *sourceFacts) slowest() (node string, interval time.Duration) {
-	if s.examination == nil || len(s.examination.Sampling) == 0 {
-		return "", 0
-	}
-	all := s.examination.Sampling
-	node = slices.MaxFunc(sortedKeys(all), func(a, b string) int { return cmp.Compare(all[a].Interval, all[b].Interval) })
-	return node, all[node].Interval
-}
-
 // samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
 const samplesPerWindow = 5
 
-// windowOf returns the shortest window for samples at an interval, up to an hour.
-func windowOf(interval time.Duration) time.Duration {
-	const step = 5 * time.Second
-	return min((samplesPerWindow*interval + step - 1).Truncate(step), time.Hour)
-}
-
 func (s *sourceFacts) checkScrape() []Result {
-	node, interval := s.slowest()
-	window := s.windows[0]
+	window, all, node := s.windows[0], s.examination.Sampling, ""
+	for _, name := range sortedKeys(all) {
+		if all[name].Interval > all[node].Interval {
+			node = name
+		}
+	}
+	interval := all[node].Interval
 	if interval == 0 {
 		return nil
 	}
@@ -483,8 +462,9 @@ func (s *sourceFacts) checkScrape() []Result {
 	if interval <= window/samplesPerWindow+time.Second/2 {
 		return Fine("%s", message)
 	}
-	yaml := fmt.Sprintf("window: %s\n", max(windowOf(interval), 10*time.Second))
-	return Warn(s.adviseEdit(yaml, "use a longer window:", "Let Prometheus scrape more often. Or,"),
+	const step = 5 * time.Second
+	enough := min(max((samplesPerWindow*interval+step-1).Truncate(step), 2*step), time.Hour)
+	return Warn(s.adviseEdit(fmt.Sprintf("window: %s\n", enough), "use a longer window:", "Let Prometheus scrape more often. Or,"),
 		"%s: not often enough for a mean and a deviation", message)
 }
 

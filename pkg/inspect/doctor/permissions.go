@@ -108,8 +108,7 @@ func (f *Facts) checkPermissions() []Result {
 	switch p := &f.permissions; {
 	case p.err != nil:
 		const advice = "Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"
-		return Warn(f.adviseInPod(advice),
-			"the permissions of %s could not be checked: %s", nameOf(p.user), OneLine(p.err))
+		return Warn(f.adviseInPod(advice), "the permissions of %s could not be checked: %s", nameOf(p.user), OneLine(p.err))
 	case len(p.missing) > 0:
 		return f.MissingChecks(Fail, p.user, "scheduler", p.missing)
 	default:

@@ -16,11 +16,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	stock "k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
@@ -101,12 +103,10 @@ func (f *Facts) checkRestarted() []Result {
 // checkImage finds a stock scheduler in place of Plimsoll, by its metrics or, without metrics, by its image.
 func (f *Facts) checkImage() []Result {
 	w := f.Workload()
-	if w == nil || f.hasPlimsollMetrics() {
+	if w == nil || f.hasMetric("plimsoll_") {
 		return nil
 	}
-	hasMetrics := slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
-		return sample.Metric[model.MetricNameLabel] == buildInfo
-	})
+	hasMetrics := f.hasMetric(buildInfo)
 	if !hasMetrics && !skew.IsStockImage(w.Image) {
 		return nil
 	}
@@ -115,9 +115,9 @@ func (f *Facts) checkImage() []Result {
 		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
 
-func (f *Facts) hasPlimsollMetrics() bool {
+func (f *Facts) hasMetric(prefix string) bool {
 	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
-		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
+		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), prefix)
 	})
 }
 
@@ -127,7 +127,7 @@ func (f *Facts) ofScheduler(metrics model.Vector) model.Vector {
 	return slices.DeleteFunc(metrics, func(sample *model.Sample) bool {
 		pod, namespace := string(sample.Metric["pod"]), string(sample.Metric["namespace"])
 		if w == nil || pod == "" {
-			return sample.Metric[model.MetricNameLabel] == buildInfo
+			return !strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
 		}
 		return !slices.Contains(w.Pods, pod) || namespace != "" && namespace != w.Namespace
 	})
@@ -282,7 +282,8 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 	}, "|"))
 	if w := g.Workload(); w != nil {
 		pods := strings.Join(text.Each(w.Pods, regexp.QuoteMeta), "|")
-		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, pods)
+		promql += fmt.Sprintf(" or {__name__=~%q,namespace=%q,pod=~%q}", buildInfo+"|("+pluginSeconds+"|"+pointSeconds+")_(sum|count)",
+			w.Namespace, pods)
 		var pod string
 		g.metrics, pod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
 		g.metricsFrom = "pod " + pod
@@ -431,6 +432,53 @@ func (f *Facts) checkFallbacks() []Result {
 	})
 }
 
+// Names of the scheduler's histograms, which Kubernetes does not export.
+const (
+	pluginSeconds = stock.SchedulerSubsystem + "_plugin_execution_duration_seconds"
+	pointSeconds  = stock.SchedulerSubsystem + "_framework_extension_point_duration_seconds"
+)
+
+// checkSpeed finds stock plugins that take more than a third of the time in which nodes are chosen, where others answer the same.
+// Kubernetes measures plugins in a tenth of all cycles, and drops what comes too fast. So their means count for all cycles.
+func (f *Facts) checkSpeed() []Result {
+	const tooMuch, enough = 1.0 / 3, 10
+	histogram := func(name string, label model.LabelName) (seconds, runs counts) {
+		return f.countsOf(name+"_sum", sum, "extension_point", label), f.countsOf(name+"_count", sum, "extension_point", label)
+	}
+	seconds, runs := histogram(pointSeconds, "profile")
+	taken, measured := histogram(pluginSeconds, "plugin")
+	return each(plugins.All(), func(d descriptor.Descriptor) []Result {
+		var profiles []string
+		var all, own float64
+		for _, profile := range f.Configuration.Decoded.Profiles {
+			if !configlint.Builds(&profile, d.Replaces) {
+				continue
+			}
+			name := profile.SchedulerName
+			profiles = append(profiles, name)
+			for _, point := range []string{stock.PreFilter, stock.Filter, stock.PostFilter, stock.PreScore, stock.Score} {
+				all += seconds[name][point]
+				if strings.HasPrefix(point, "Pre") { // Filter and Score look at several nodes at a time
+					own += runs[name][point] * taken[d.Replaces][point] / max(measured[d.Replaces][point], 1)
+				}
+			}
+		}
+		message := fmt.Sprintf("%s takes %.0f %% of the time in which nodes are chosen", d.Replaces, 100*own/all)
+		switch {
+		case all == 0:
+			return nil
+		case measured[d.Replaces][stock.PreFilter] < enough:
+			return Skip("not checked, because %s has not been measured in %d decisions yet", d.Replaces, enough)
+		case own <= tooMuch*all:
+			return Fine("%s", message)
+		}
+		yaml := fmt.Sprintf("plugins:\n  multiPoint:\n    disabled:\n    - name: %s\n    enabled:\n    - name: %s\n      weight: %d\n",
+			d.Replaces, d.Name, configlint.StockWeight(d.Replaces))
+		return Warn(f.adviseEdit(yaml, "replace the stock plugin (profile "+text.FirstN(profiles)+") and its name in pluginConfig:",
+			"%s gives the same answers faster.", d.Name), "%s since the scheduler started", message)
+	})
+}
+
 // A pod that waits for longer than patience is overdue. A scheduler that looks at no pod for longer than hanging hangs.
 const patience, hanging = 10 * time.Second, time.Minute
 
@@ -465,7 +513,12 @@ func (f *Facts) checkQueue(name string, queues map[string]*queue) []Result {
 		text.FirstN(q.unseen))
 	own := slices.Contains(f.Profiles(), name)
 	profiles, see := f.schedulerOf(name)
-	active := q.lastActivity(profiles, queues)
+	active := slices.MaxFunc([]time.Time{q.since, q.lastAttempt}, time.Time.Compare)
+	for _, profile := range profiles { // a scheduler takes the pods of all profiles from one queue
+		if other := queues[profile]; other != nil && other.lastAttempt.After(active) {
+			active = other.lastAttempt
+		}
+	}
 	waited := f.serverTime().Sub(active)
 	switch {
 	case own && !f.leading():
@@ -498,17 +551,6 @@ func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Resul
 	advice := f.AdviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
 	return failIf(f.serverTime().Sub(q.since) >= hanging)(advice, "%s", message)
-}
-
-// lastActivity returns when the scheduler with these profiles last looked at a pod, or q.since if that is later.
-func (q *queue) lastActivity(profiles []string, queues map[string]*queue) time.Time {
-	last := slices.MaxFunc([]time.Time{q.since, q.lastAttempt}, time.Time.Compare)
-	for _, profile := range profiles { // a scheduler takes the pods of all profiles from one queue
-		if other := queues[profile]; other != nil && other.lastAttempt.After(last) {
-			last = other.lastAttempt
-		}
-	}
-	return last
 }
 
 // schedulerOf returns all profiles of the scheduler that has the named one, and the command that shows the scheduler.
@@ -553,18 +595,14 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
 		seen := condition != nil && !gated || pod.Status.NominatedNodeName != ""
 		if !seen && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(pod.CreationTimestamp.Time) > patience {
-			q.addUnseen(pod, !gated && !mayWaitForOthers(pod)) // when a gate was removed is not known
+			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+			only, created := !gated && !mayWaitForOthers(pod), pod.CreationTimestamp.Time // when a gate was removed is not known
+			if q.since.IsZero() || only && !q.schedulerOnly || only == q.schedulerOnly && created.Before(q.since) {
+				q.schedulerOnly, q.since = only, created
+			}
 		}
 	}
 	return queues, total
-}
-
-func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
-	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
-	created := pod.CreationTimestamp.Time
-	if q.since.IsZero() || schedulerOnly && !q.schedulerOnly || schedulerOnly == q.schedulerOnly && created.Before(q.since) {
-		q.schedulerOnly, q.since = schedulerOnly, created
-	}
 }
 
 // mayWaitForOthers reports whether a pod without a condition may wait for a volume or a claim.

@@ -77,6 +77,7 @@ func clusterChecks() []Check[*Facts] {
 		{"scheduler.refreshes", withMetrics, (*Facts).checkRefreshes},
 		{"scheduler.statistics", withMetrics, (*Facts).checkKnownWorkloads},
 		{"scheduler.fallbacks", withMetrics, (*Facts).checkFallbacks},
+		{"scheduler.speed", needs{(*Facts).NeedConfiguration, (*Facts).needMetrics}, (*Facts).checkSpeed},
 		{"scheduler.version", file, (*Facts).checkVersion},
 		{"scheduler.command", file, (*Facts).checkCommand},
 		{"pods.waiting", listed, (*Facts).checkWaiting},
