@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,6 +44,8 @@ const (
 	dayTimers = 3
 	// Of the cluster, and of each step. A workload has podsPerWorkload pods, one after the other. Then a new one comes.
 	dayNodes, dayPods, dayPlaced, dayReplaced, podsPerWorkload = 100, 1000, 8, 1, 15
+	// keptOwners is the number of workloads whose owners are left.
+	keptOwners = 2 * dayPods / podsPerWorkload
 	// cycle is the number of steps after which the source fails in the same ways again.
 	cycle = 20
 	// dayGrowth is the limit of the heap's growth in the second half, as a share of it. A connection may be open or not, which is
@@ -141,6 +144,8 @@ type day struct {
 	*soak
 	source          *flappingSource
 	placed, refused int
+	// owners counts the workloads that were made.
+	owners int
 }
 
 func newDay(t *testing.T, history time.Duration) *day {
@@ -165,11 +170,25 @@ func (d *day) settle() {
 
 func (d *day) newOwnedPod() *corev1.Pod {
 	pod := d.newPod(rejecting, "100m")
-	replicaSet := fmt.Sprintf("workload-%d-6d5f8c7b9d", d.created/podsPerWorkload)
-	pod.Labels = map[string]string{"pod-template-hash": "6d5f8c7b9d"}
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: replicaSet, Controller: new(true)}}
+	workload := d.created / podsPerWorkload
+	name := workloadName(workload)
+	pod.Labels = map[string]string{"pod-template-hash": templateHash, "app": name}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet", Name: name, Controller: new(true),
+	}}
+	pod.Spec.TopologySpreadConstraints = constraintsOf(d.created, map[string]string{"app": name})
+	for ; d.owners <= workload; d.owners++ {
+		d.must(d.sim.Add(ownerOf(d.owners)))
+		if gone := d.owners - keptOwners; gone >= 0 {
+			d.must(d.sim.Remove(ownerOf(gone)))
+		}
+	}
 	return pod
 }
+
+const templateHash = "6d5f8c7b9d"
+
+func workloadName(workload int) string { return fmt.Sprintf("workload-%d-%s", workload, templateHash) }
 
 // runOwned is run for a pod that its workload's statistics learn from.
 func (d *day) runOwned(pod *corev1.Pod, node string) {
@@ -275,6 +294,12 @@ func TestDay(t *testing.T) {
 	t.Logf("%d hours: %d pods placed, %d refused; from the first half to the end: %.2f to %.2f MiB, %d to %d goroutines, "+
 		"%d to %d open files, %d to %d workloads", hours, d.placed, d.refused, mebibytes(warm.heap), mebibytes(end.heap),
 		warm.goroutines, end.goroutines, warmFiles, files, warmWorkloads, workloads)
+	spread := d.spread
+	t.Logf("%d pods spread as by the stock plugin: %d were filtered, %d had nodes refused, %d were scored", spread.compared,
+		spread.filtered, spread.refused, spread.scored)
+	if least := (d.placed + d.refused) / 10; min(spread.filtered, spread.refused, spread.scored) < least {
+		t.Errorf("want %d or more pods of each kind: these are too few to say that the plugins are alike", least)
+	}
 	if grown := end.heap - warm.heap; float64(grown) > dayGrowth*float64(warm.heap) {
 		t.Errorf("the heap has grown by %.2f MiB, want at most %.0f %% of %.2f MiB", mebibytes(grown), 100*dayGrowth,
 			mebibytes(warm.heap))

@@ -107,6 +107,8 @@ type soak struct {
 	// pods run on the nodes, the oldest first.
 	pods    []*corev1.Pod
 	created int
+	// spread is of the last profile that spreads pods; nil without one.
+	spread *spreading
 
 	mu sync.Mutex
 	// activated are the pods that plugins want to be tried again, until takeActivated.
@@ -158,7 +160,8 @@ func startSoak(t *testing.T, nodes int, configuration string, sourceOf func(*soa
 	s.provider = provider.New(s.clock, registry, sources.Account{})
 	s.sim = check.Value(sim.New(s.ctx, sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(s.provider, s.clock, registry.MustRegister), Objects: objects, Clock: s.clock, Activated: s.activate,
+		Plugins:       s.withStockSpread(plugins.NewRegistry(s.provider, s.clock, registry.MustRegister)),
+		Objects:       objects, Clock: s.clock, Activated: s.activate,
 	}))(s.t)
 	s.source = s.provider.Sources()[0].Readers[0].Snapshots().Publisher()
 	return s
@@ -207,7 +210,8 @@ func (s *soak) names() []string {
 func (s *soak) newNode() *corev1.Node {
 	s.created++
 	name := fmt.Sprintf("node-%06d", s.created)
-	node := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
+	zone := fmt.Sprint("zone-", s.created%3)
+	node := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).Label(corev1.LabelTopologyZone, zone).
 		Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "110"}).Obj()
 	s.nodes = append(s.nodes, node)
 	return node
@@ -265,7 +269,11 @@ func (s *soak) bound(pod *corev1.Pod, node string) *corev1.Pod {
 
 func (s *soak) decide(pod *corev1.Pod) *sim.Result {
 	s.t.Helper()
-	return check.Value(s.sim.Decide(s.ctx, pod))(s.t)
+	d := check.Value(s.sim.Decide(s.ctx, pod))(s.t)
+	if s.spread != nil {
+		s.compareSpread(pod)
+	}
+	return d
 }
 
 // place decides the waiting pod, which must find a node, and binds it.

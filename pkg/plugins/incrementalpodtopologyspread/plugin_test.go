@@ -1,7 +1,6 @@
 package incrementalpodtopologyspread
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -34,16 +33,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// spreader is what a plugin that spreads pods is to a scheduling cycle.
-type spreader interface {
-	minor.PreFilterPlugin
-	minor.PreFilterExtensions
-	minor.FilterPlugin
-	minor.PreScorePlugin
-	minor.ScorePlugin
-	minor.ScoreExtensions
-}
-
 // handle is a handle on a list of nodes.
 type handle struct {
 	*plugintest.Handle
@@ -61,81 +50,6 @@ type lister struct {
 func (l lister) NodeInfos() minor.NodeInfoLister { return l.h }
 
 func (h *handle) List() ([]fwk.NodeInfo, error) { return h.nodes, nil }
-
-// answers are all that a plugin says about a pod.
-type answers struct {
-	said     []string
-	filtered bool
-	passed   int
-}
-
-func (a *answers) say(what any, status *fwk.Status) {
-	a.said = append(a.said, fmt.Sprint(what, " ", status.Code(), " ", status.Message()))
-}
-
-// ask returns each status, those after changes of pods on some nodes too, and the scores before and after they are normalized.
-func ask(ctx context.Context, pl spreader, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, changed []change) *answers {
-	a := &answers{}
-	result, status := pl.PreFilter(ctx, state, pod, nodes)
-	a.say(result, status)
-	passed := nodes
-	if !status.IsSkip() {
-		a.filtered, passed = true, nil
-		for _, node := range nodes {
-			status := pl.Filter(ctx, state, pod, node)
-			a.say(node.Node().Name, status)
-			if status.IsSuccess() {
-				passed = append(passed, node)
-			}
-		}
-		for _, c := range changed {
-			copied := state.Clone()
-			for _, by := range c.pods {
-				if by.Spec.NodeName != "" {
-					a.say("RemovePod", pl.RemovePod(ctx, copied, pod, podInfo(by), c.node))
-				} else {
-					a.say("AddPod", pl.AddPod(ctx, copied, pod, podInfo(by), c.node))
-				}
-				for _, node := range nodes {
-					a.say(node.Node().Name, pl.Filter(ctx, copied, pod, node))
-				}
-			}
-		}
-	}
-	if a.passed = len(passed); a.passed == 0 {
-		return a
-	}
-	status = pl.PreScore(ctx, state, pod, passed)
-	a.say("PreScore", status)
-	if status.IsSkip() {
-		return a
-	}
-	scores := make(minor.NodeScoreList, len(passed))
-	for i, node := range passed {
-		score, status := pl.Score(ctx, state, pod, node)
-		a.say(score, status)
-		scores[i] = minor.NodeScore{Name: node.Node().Name, Score: score}
-	}
-	a.say("NormalizeScore", pl.NormalizeScore(ctx, state, pod, scores))
-	for _, s := range scores {
-		a.said = append(a.said, fmt.Sprint(s))
-	}
-	return a
-}
-
-func podInfo(pod *corev1.Pod) *framework.PodInfo {
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		panic(err)
-	}
-	return info
-}
-
-// change is pods that leave a node, or those without a node that come to it.
-type change struct {
-	node fwk.NodeInfo
-	pods []*corev1.Pod
-}
 
 // TestAnswersAsTheStockPlugin compares with the stock plugin while pods, labels, namespaces and nodes change at random. With
 // SPREAD_SEEDS=N, it does so in N clusters.
@@ -157,22 +71,22 @@ func TestAnswersAsTheStockPlugin(t *testing.T) {
 				},
 			}
 		}
-		stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(spreader)
+		stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
 		ours := check.Value(New(t.Context(), args, w))(t)
 		w.addOwners(t)
 		for step := range 60 {
 			w.change()
 			for range 3 {
 				pod, changed := w.pod("incoming", ""), w.changes()
-				want := ask(t.Context(), stock, framework.NewCycleState(), pod, w.nodes, changed)
-				got := ask(t.Context(), ours, framework.NewCycleState(), pod, w.nodes, changed)
-				if !slices.Equal(want.said, got.said) {
-					check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.said, got.said)
+				want := plugintest.AskSpreader(t.Context(), stock, framework.NewCycleState(), pod, w.nodes, changed)
+				got := plugintest.AskSpreader(t.Context(), ours, framework.NewCycleState(), pod, w.nodes, changed)
+				if !slices.Equal(want.Said, got.Said) {
+					check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.Said, got.Said)
 					return
 				}
-				compared += len(want.said)
+				compared += len(want.Said)
 				for n, when := range map[*int]bool{
-					&filtered: want.filtered, &scored: len(want.said) > 2*len(w.nodes), &refused: want.passed < len(w.nodes),
+					&filtered: want.Filtered, &scored: want.Scored, &refused: want.Passed < len(w.nodes),
 				} {
 					if when {
 						*n++
@@ -191,7 +105,7 @@ func TestAnswersAsTheStockPlugin(t *testing.T) {
 func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 	w := newWorld(1)
 	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}
-	stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(spreader)
+	stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
 	ours := check.Value(New(t.Context(), args, w))(t)
 	w.addOwners(t)
 	for range 50 {
@@ -201,9 +115,9 @@ func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 		t.Helper()
 		for range 10 {
 			pod := w.pod("incoming", "")
-			want := ask(t.Context(), stock, state(), pod, w.nodes, nil)
-			got := ask(t.Context(), ours, state(), pod, w.nodes, nil)
-			check.Equal(t, "answers", want.said, got.said)
+			want := plugintest.AskSpreader(t.Context(), stock, state(), pod, w.nodes, nil)
+			got := plugintest.AskSpreader(t.Context(), ours, state(), pod, w.nodes, nil)
+			check.Equal(t, "answers", want.Said, got.Said)
 		}
 	}
 	group, single := func() fwk.CycleState { return minortest.PodGroupCycle(t) }, func() fwk.CycleState { return framework.NewCycleState() }
@@ -213,7 +127,7 @@ func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 		generation, pods := node.Generation, []*corev1.Pod{}
 		for i := range 5 {
 			pods = append(pods, w.pod(fmt.Sprint("group-", i), node.Node().Name))
-			node.AddPodInfo(podInfo(pods[i]))
+			node.AddPodInfo(plugintest.PodInfo(pods[i]))
 			node.Generation = generation
 		}
 		same(group)
@@ -388,18 +302,18 @@ func (w *world) remove(node *framework.NodeInfo) *corev1.Pod {
 }
 
 // changes are what preemption tries: pods of one node go, and some come back; and a nominated pod comes.
-func (w *world) changes() (all []change) {
+func (w *world) changes() (all []plugintest.Change) {
 	for range 2 {
-		c := change{node: w.any()}
-		for _, info := range c.node.GetPods() {
-			c.pods = append(c.pods, info.GetPod())
+		c := plugintest.Change{Node: w.any()}
+		for _, info := range c.Node.GetPods() {
+			c.Pods = append(c.Pods, info.GetPod())
 		}
-		if len(c.pods) > 0 {
-			back := c.pods[0].DeepCopy()
+		if len(c.Pods) > 0 {
+			back := c.Pods[0].DeepCopy()
 			back.Spec.NodeName = ""
-			c.pods = append(c.pods, back)
+			c.Pods = append(c.Pods, back)
 		}
-		all = append(all, c, change{node: c.node, pods: []*corev1.Pod{w.pod("nominated", "")}})
+		all = append(all, c, plugintest.Change{Node: c.Node, Pods: []*corev1.Pod{w.pod("nominated", "")}})
 	}
 	return all
 }
