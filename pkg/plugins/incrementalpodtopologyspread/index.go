@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // keptFor is the number of calls of sync after which a node that is no longer listed is forgotten.
@@ -16,8 +17,9 @@ const keptFor = 1000
 // the goroutine of the scheduling cycle calls them, before the nodes are filtered and scored. Other goroutines only read it, and
 // only while nodes are scored.
 type index struct {
-	// rows are the nodes of the last list, in its order.
+	// rows are the nodes of the last list, in its order. rowOf are their positions, and nodes are by name.
 	rows  []row
+	rowOf map[*framework.NodeInfo]int
 	nodes map[string]*node
 	// classes are by their keys. labeled has them by each of their labels, and by the label without name of their namespace.
 	classes map[string]*class
@@ -26,8 +28,10 @@ type index struct {
 	syncs, lists int
 	// unsure reports that pods may have changed without a new generation since the last call of sync.
 	unsure bool
-	// domains are the numbers of domains of constraints, until nodes or their labels or taints change.
-	domains map[domainsKey]int
+	// topologies are the nodes' values of labels, and domains the numbers of domains of constraints, until nodes or their labels or
+	// taints change.
+	topologies map[string]*topology
+	domains    map[domainsKey]int
 	// marks counts the calls of mark.
 	marks int
 	// key and names are reused.
@@ -46,6 +50,8 @@ type row struct {
 type node struct {
 	info   fwk.NodeInfo
 	object *corev1.Node
+	// row is the position in the last list with the node.
+	row int
 	// generation is that of info when the pods were counted.
 	generation int64
 	// list is the last list with the node, by index.lists, and sync the number of the call of sync that brought it.
@@ -104,8 +110,9 @@ func (ix *index) sync(nodes []fwk.NodeInfo, podGroup bool) {
 // relist makes the rows those of the nodes.
 func (ix *index) relist(nodes []fwk.NodeInfo) {
 	ix.lists++
-	clear(ix.domains)
+	ix.forgetTopologies()
 	ix.rows = slices.Grow(ix.rows[:0], len(nodes))[:len(nodes)]
+	ix.rowOf = make(map[*framework.NodeInfo]int, len(nodes))
 	for i, info := range nodes {
 		name := info.Node().Name
 		n, ok := ix.nodes[name]
@@ -113,7 +120,10 @@ func (ix *index) relist(nodes []fwk.NodeInfo) {
 			n = &node{generation: -1}
 			ix.nodes[name] = n
 		}
-		n.info, n.list, n.sync = info, ix.lists, ix.syncs
+		n.info, n.list, n.sync, n.row = info, ix.lists, ix.syncs, i
+		if own, ok := info.(*framework.NodeInfo); ok {
+			ix.rowOf[own] = i
+		}
 		ix.rows[i] = row{info: info, generation: n.generation, node: n}
 	}
 	for name, n := range ix.nodes {
@@ -139,7 +149,7 @@ func (ix *index) update(r *row) {
 	n.generation = r.generation
 	if object := r.info.Node(); object != n.object {
 		if n.object == nil || !maps.Equal(n.object.Labels, object.Labels) || !slices.EqualFunc(n.object.Spec.Taints, object.Spec.Taints, sameTaint) {
-			clear(ix.domains)
+			ix.forgetTopologies()
 		}
 		n.object = object
 	}
@@ -159,6 +169,11 @@ func (ix *index) update(r *row) {
 	}
 	clear(n.pods[len(pods):])
 	n.pods = n.pods[:len(pods)]
+}
+
+func (ix *index) forgetTopologies() {
+	clear(ix.topologies)
+	clear(ix.domains)
 }
 
 func sameTaint(a, b corev1.Taint) bool {
@@ -278,14 +293,65 @@ func (ix *index) match(n *node, constraint, constraints, count int) {
 	n.matching[constraint] += count
 }
 
-// matching returns the number of pods that match the decision's constraint on the node, and whether the index knows it.
-func (ix *index) matching(mark, constraint int, info fwk.NodeInfo) (count int, known bool) {
-	n, ok := ix.nodes[info.Node().Name]
-	if !ok || ix.marks != mark || n.info != info || n.list != ix.lists {
+// matching returns the number of pods that match the decision's constraint on the node of a row.
+func (ix *index) matching(mark, constraint, row int) int {
+	if n := ix.rows[row].node; n.mark == mark {
+		return n.matching[constraint]
+	}
+	return 0
+}
+
+// row returns the position of a node of the last list. A node of another snapshot has none.
+func (ix *index) row(info fwk.NodeInfo) (int, bool) {
+	own, ok := info.(*framework.NodeInfo)
+	if !ok {
 		return 0, false
 	}
-	if n.mark != mark {
-		return 0, true
+	row, ok := ix.rowOf[own]
+	return row, ok
+}
+
+// topology has the values of a label on the nodes of the last list, as numbers: nodes and their labels are far apart in memory.
+type topology struct {
+	key string
+	// domains are the numbers of the values by row. A node without the label has that of the empty value, and is not labeled.
+	domains []int
+	labeled []bool
+	byValue map[string]int
+}
+
+// maxTopologies bounds the labels whose values are kept: a tenant's pods can name any.
+const maxTopologies = 100
+
+func (ix *index) topology(key string) *topology {
+	t, ok := ix.topologies[key]
+	if ok {
+		return t
 	}
-	return n.matching[constraint], true
+	t = &topology{key: key, domains: make([]int, len(ix.rows)), labeled: make([]bool, len(ix.rows)), byValue: map[string]int{}}
+	for i := range ix.rows {
+		t.domains[i], t.labeled[i] = t.of(ix.rows[i].node.object)
+	}
+	if ix.topologies == nil || len(ix.topologies) >= maxTopologies {
+		ix.topologies = map[string]*topology{}
+	}
+	ix.topologies[key] = t
+	return t
+}
+
+// of returns the number of the node's value, and whether the node has the label.
+func (t *topology) of(object *corev1.Node) (domain int, labeled bool) {
+	value, labeled := object.Labels[t.key]
+	domain, ok := t.byValue[value]
+	if !ok {
+		domain = len(t.byValue)
+		t.byValue[value] = domain
+	}
+	return domain, labeled
+}
+
+// find is of for a node that was counted, and safe for concurrent use.
+func (t *topology) find(object *corev1.Node) (domain int, labeled bool) {
+	value, labeled := object.Labels[t.key]
+	return t.byValue[value], labeled
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,15 +20,19 @@ const scoreKey = "PreScore" + Name
 // scoreState is what PreScore finds out for Score.
 type scoreState struct {
 	constraints []constraint
-	// ignored are the names of nodes without a constraint's label.
-	ignored map[string]bool
-	// counts are the numbers of pods that match a constraint, by the values that its label has on the nodes to be scored. They are nil
-	// for the host name: the index has them for each node, under the number mark.
-	counts []map[string]int
+	topologies  []*topology
+	// counts are the numbers of pods that match a constraint, by domain; absent in a domain without nodes to be scored. They are nil for
+	// the host name: the index has them for each node, under the number mark.
+	counts [][]int64
 	mark   int
+	// allKeys says that nodes without a constraint's label are ignored. ignored are their names.
+	allKeys bool
+	ignored map[string]bool
 	// weights are larger for constraints with more domains.
 	weights []float64
 }
+
+const absent = -1
 
 // Clone implements fwk.StateData.
 func (s *scoreState) Clone() fwk.StateData { return s }
@@ -54,15 +59,14 @@ func (pl *IncrementalPodTopologySpread) PreScore(
 	// Under the system's defaults, a cluster without zones has hosts to spread over.
 	allKeys := len(pod.Spec.TopologySpreadConstraints) > 0 || !pl.systemDefaults
 	eligible := pl.eligibility(klog.FromContext(ctx), pod, constraints, allKeys)
-	s := newScoreState(constraints, &eligible, nodes)
-	s.mark = pl.index.mark()
+	s := pl.newScoreState(constraints, allKeys, nodes)
 	for i := range constraints {
 		c := &constraints[i]
 		for n, count := range pl.index.each(pod.Namespace, c.selector) {
-			if c.key == corev1.LabelHostname {
+			if s.counts[i] == nil {
 				pl.index.match(n, i, len(constraints), count)
-			} else if known, ok := s.counts[i][n.object.Labels[c.key]]; ok && eligible.includes(n.object, c) {
-				s.counts[i][n.object.Labels[c.key]] = known + count
+			} else if counted := &s.counts[i][s.topologies[i].domains[n.row]]; *counted != absent && eligible.includes(n.object, c) {
+				*counted += int64(count)
 			}
 		}
 	}
@@ -71,40 +75,66 @@ func (pl *IncrementalPodTopologySpread) PreScore(
 }
 
 // newScoreState returns a state in which no pod is counted.
-func newScoreState(constraints []constraint, eligible *eligibility, nodes []fwk.NodeInfo) *scoreState {
+func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, allKeys bool, nodes []fwk.NodeInfo) *scoreState {
 	s := &scoreState{
-		constraints: constraints, counts: make([]map[string]int, len(constraints)), weights: make([]float64, len(constraints)),
+		constraints: constraints, topologies: make([]*topology, len(constraints)), counts: make([][]int64, len(constraints)),
+		mark: pl.index.mark(), allKeys: allKeys, weights: make([]float64, len(constraints)),
 	}
+	present := make([]int, len(constraints))
 	for i := range constraints {
-		if constraints[i].key != corev1.LabelHostname {
-			s.counts[i] = map[string]int{}
-		}
+		s.topologies[i] = pl.index.topology(constraints[i].key)
 	}
 	for _, node := range nodes {
-		object := node.Node()
-		if !eligible.hasKeys(object) {
+		row, known := pl.index.row(node)
+		if allKeys && s.lacksLabel(node, row, known) {
 			if s.ignored == nil {
 				s.ignored = map[string]bool{}
 			}
-			s.ignored[object.Name] = true
+			s.ignored[node.Node().Name] = true
 			continue
 		}
-		for i, counts := range s.counts {
-			if value := object.Labels[constraints[i].key]; counts != nil {
-				if _, ok := counts[value]; !ok {
-					counts[value] = 0
-				}
+		for i, t := range s.topologies {
+			if constraints[i].key == corev1.LabelHostname {
+				continue
+			}
+			domain := 0
+			if known {
+				domain = t.domains[row]
+			} else {
+				domain, _ = t.of(node.Node())
+			}
+			for len(s.counts[i]) < len(t.byValue) {
+				s.counts[i] = append(s.counts[i], absent)
+			}
+			if s.counts[i][domain] == absent {
+				s.counts[i][domain] = 0
+				present[i]++
 			}
 		}
 	}
-	for i, counts := range s.counts {
-		domains := len(counts)
-		if counts == nil {
-			domains = len(nodes) - len(s.ignored)
+	for i := range constraints {
+		if constraints[i].key == corev1.LabelHostname {
+			present[i] = len(nodes) - len(s.ignored)
+		} else if s.counts[i] == nil { // all nodes are ignored
+			s.counts[i] = slices.Repeat([]int64{absent}, len(s.topologies[i].byValue))
 		}
-		s.weights[i] = math.Log(float64(domains + 2))
+		s.weights[i] = math.Log(float64(present[i] + 2))
 	}
 	return s
+}
+
+// lacksLabel reports whether the node lacks the label of a constraint. A node that is known has a row.
+func (s *scoreState) lacksLabel(node fwk.NodeInfo, row int, known bool) bool {
+	for _, t := range s.topologies {
+		labeled := known && t.labeled[row]
+		if !known {
+			_, labeled = node.Node().Labels[t.key]
+		}
+		if !labeled {
+			return true
+		}
+	}
+	return false
 }
 
 func scoreStateOf(state fwk.CycleState) (*scoreState, error) {
@@ -123,31 +153,37 @@ func (pl *IncrementalPodTopologySpread) Score(
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	object := node.Node()
-	if s.ignored[object.Name] {
+	row, known := pl.index.row(node)
+	known = known && pl.index.marks == s.mark
+	if s.allKeys && s.lacksLabel(node, row, known) {
 		return 0, nil
 	}
 	var score float64
-	for i := range s.constraints {
-		c := &s.constraints[i]
-		value, ok := object.Labels[c.key]
-		if !ok {
-			continue
+	for i, t := range s.topologies {
+		domain, labeled, count := 0, false, int64(0)
+		if known {
+			domain, labeled = t.domains[row], t.labeled[row]
+		} else {
+			domain, labeled = t.find(node.Node())
 		}
-		count, known := s.counts[i][value]
-		if c.key == corev1.LabelHostname {
-			if count, known = pl.index.matching(s.mark, i, node); !known {
-				count = countPods(node, c.selector, pod.Namespace)
-			}
+		switch c := &s.constraints[i]; {
+		case !labeled:
+			continue
+		case s.counts[i] != nil:
+			count = s.counts[i][domain]
+		case known:
+			count = int64(pl.index.matching(s.mark, i, row))
+		default:
+			count = countPods(node, c.selector, pod.Namespace)
 		}
 		// Differences below maxSkew weigh less.
-		score += float64(count)*s.weights[i] + float64(c.maxSkew-1)
+		score += float64(count)*s.weights[i] + float64(s.constraints[i].maxSkew-1)
 	}
 	return int64(math.Round(score)), nil
 }
 
 // countPods counts the pods of a node that is not the scheduler's own.
-func countPods(node fwk.NodeInfo, selector labels.Selector, namespace string) (count int) {
+func countPods(node fwk.NodeInfo, selector labels.Selector, namespace string) (count int64) {
 	if selector.Empty() {
 		return 0
 	}
