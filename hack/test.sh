@@ -46,7 +46,7 @@ build_parts() { go run ./test/cluster/build/build-parts "$@"; }
 # test_units begins with what takes long, and waits for other programs: at the end nothing would run beside it.
 test_units() {
 	CGO_ENABLED=1 go test -json -race -timeout 30m ./test/manifests/... ./pkg/ui ./test/cluster/... ./test/podusage/... ./apis/... ./cmd/... \
-		./hack/argsschema ./internal/... ./pkg/... ./test/minors/... ./test/playground/...
+		./hack/argsschema ./internal/... ./pkg/... ./test/minors/... ./test/playground/... ./test/upstream
 }
 
 test_release() {
@@ -68,13 +68,13 @@ compile_older() {
 		./test/cluster/... ./test/e2e ./test/inspect ./test/playground ./test/podusage ./test/release ./test/soak
 }
 
-# test_units_older tests the packages that use Kubernetes' scheduler, or that differ between minors.
+# test_units_older tests the packages that use Kubernetes' scheduler, or that differ between minors, and runs Kubernetes' own tests.
 test_units_older() {
 	local flags users
 	flags_of "$KUBERNETES"
 	mapfile -t users < <(go list "${flags[@]}" -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./apis/... ./cmd/... ./pkg/... |
 		grep -e ' .*k8s.io/kubernetes/' -e ' .*k8s.io/kube-scheduler/' -e ' .*plimsoll/pkg/minor' -e '^[^ ]*/pkg/inspect/' | cut -d ' ' -f 1)
-	go test -json -timeout 30m "${flags[@]}" "${users[@]}"
+	go test -json -timeout 30m "${flags[@]}" "${users[@]}" ./test/upstream
 }
 
 # test_core fails if one of the coreTests matches no test, which go test takes for success.
