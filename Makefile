@@ -13,6 +13,12 @@ KUBERNETES ?= $(newest)
 ifeq ($(KUBERNETES),)
 override KUBERNETES := $(newest)
 endif
+# make test alone takes all minors at once.
+tested := $(KUBERNETES)
+ifeq ($(KUBERNETES)$(filter-out test,$(MAKECMDGOALS)),all)
+override KUBERNETES := $(newest)
+tested := $(newest) $(older)
+endif
 ifeq ($(filter $(older) $(newest),$(subst $() ,+,$(KUBERNETES))),)
 $(error KUBERNETES is "$(KUBERNETES)", but must be one of $(strip $(older) $(newest)))
 endif
@@ -62,7 +68,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality scale pictures recording outdated profile clean download
+.PHONY: help build check test fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality scale pictures recording outdated profile clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,11 +116,8 @@ check: ## check a change in three minutes: linters, prose, generated files, and 
 	@hack/check.sh
 
 # SUITES selects some of unit, e2e, fuzz, soak and release.
-test: ## run all tests of a minor: unit tests, end to end on a real control plane, and long ones (SUITES="unit e2e" for some)
-	@hack/test.sh $(SUITES)
-
-test-all: ## run all tests of the newest minor and the core of each older one, and show which suite ran on which
-	@KUBERNETES='$(newest) $(older)' hack/test.sh $(SUITES)
+test: ## run all tests of a minor: unit tests, end to end on a real control plane, and long ones (SUITES="unit e2e" for some; KUBERNETES=all also runs the core of each older minor)
+	@KUBERNETES='$(tested)' hack/test.sh $(SUITES)
 
 fuzz: ## fuzz the parsers of all that comes from outside, each for a minute (FUZZTIME=1h for longer)
 	@hack/fuzz.sh

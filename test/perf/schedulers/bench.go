@@ -43,6 +43,8 @@ type workload struct {
 	owned bool
 	// strict pods must spread over zones and hosts.
 	strict bool
+	// apart says that pods of a third of the workloads, running ones too, are on different hosts by their anti-affinity.
+	apart bool
 	// rate is the number of pods that arrive for each scheduler in a second. 0 means all at once.
 	rate int
 }
@@ -148,7 +150,7 @@ func (b *bench) fill(ctx context.Context) error {
 	for i := 0; i < b.workload.nodes*b.workload.podsPerNode; i += lot {
 		pods := make([]keyed, 0, lot)
 		for j := i; j < min(i+lot, b.workload.nodes*b.workload.podsPerNode); j++ {
-			pods = append(pods, runningPod(j, b.workload.nodes))
+			pods = append(pods, runningPod(j, b.workload))
 		}
 		if err := b.store.put(ctx, pods); err != nil {
 			return err
@@ -509,6 +511,7 @@ func (b *bench) newPods(schedulers []string) []keyed {
 			if b.workload.strict {
 				spreadStrictly(pod)
 			}
+			b.workload.keepApart(pod, b.pods+turn*batch+i)
 			pods = append(pods, keyed{podKey(pod), pod})
 		}
 	}

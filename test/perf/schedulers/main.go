@@ -50,6 +50,7 @@ func parse(args []string) (c comparison, err error) {
 	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods that each scheduler binds in a round")
 	flags.BoolVar(&c.workload.owned, "replica-sets", false, "pods have ReplicaSets; otherwise they are bare")
 	flags.BoolVar(&c.workload.strict, "do-not-schedule", false, "pods of ReplicaSets must spread over zones and hosts")
+	flags.BoolVar(&c.workload.apart, "anti-affinity", false, "a third of the workloads has at most one pod on a host")
 	flags.IntVar(&c.workload.rate, "rate", 0, "pods that arrive for each scheduler in a second; 0 means all of a round at once")
 	flags.Float64Var(&c.rule.within, "within", 0.02, "the half width of the 95 % interval at which the comparison ends")
 	flags.DurationVar(&c.rule.limit, "limit", 10*time.Minute, "the time after which it ends anyway")

@@ -195,11 +195,23 @@ func spreadStrictly(pod *corev1.Pod) {
 	}
 }
 
+// keepApart gives the pod an anti-affinity to the pods of its workload, if it is one of a third.
+func (w workload) keepApart(pod *corev1.Pod, number int) {
+	if w.apart && number/replicas%3 == 0 {
+		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+			}},
+		}}
+	}
+}
+
 // runningPod is a pod that has run on a node for an hour.
-func runningPod(i, nodes int) keyed {
+func runningPod(i int, w workload) keyed {
 	pod := newPod(foundNamespace, corev1.DefaultSchedulerName, i, true)
+	w.keepApart(pod, i)
 	started := metav1.NewTime(time.Now().Add(-time.Hour))
-	pod.Spec.NodeName = nodeName(i % nodes)
+	pod.Spec.NodeName = nodeName(i % w.nodes)
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &started,
 		ContainerStatuses: []corev1.ContainerStatus{{
