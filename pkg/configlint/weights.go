@@ -382,7 +382,7 @@ func (p *profile) replacementFindings(plugin Plugin) []finding.Finding {
 		}
 	}
 	want, weight := StockWeight(plugin.Replaces), p.weight(plugin.Name)
-	if weight == 0 || want == 0 || weight == want {
+	if want == 0 || weight == want || p.weight(plugin.Replaces) > 0 { // the stock plugin may still score
 		return nil
 	}
 	return []finding.Finding{{

@@ -193,6 +193,8 @@ func TestCheck_Replacements(t *testing.T) {
 		Details: []any{"name", "IncrementalPodTopologySpread", "weight", int64(1), "stock", "PodTopologySpread", "stockWeight", int64(2)},
 		YAML:    "plugins:\n  multiPoint:\n    enabled:\n    - name: IncrementalPodTopologySpread\n      weight: 2\n",
 	}
+	unscored := weight
+	unscored.Details = []any{"name", "IncrementalPodTopologySpread", "weight", int64(0), "stock", "PodTopologySpread", "stockWeight", int64(2)}
 	for _, tt := range []struct {
 		name, config string
 		want         []finding.Finding
@@ -202,6 +204,8 @@ func TestCheck_Replacements(t *testing.T) {
 		{"beside the stock plugin", enabled(", weight: 2", ""), []finding.Finding{beside}},
 		{"for filters, with the stock plugin for scores", "profiles:\n- plugins:\n    preFilter: {enabled: [{name: IncrementalPodTopologySpread}], " +
 			"disabled: [{name: PodTopologySpread}]}\n    filter: {enabled: [{name: IncrementalPodTopologySpread}], disabled: [{name: PodTopologySpread}]}\n", nil},
+		{"for filters, without scores", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: IncrementalPodTopologySpread, weight: 2}]" + disabled +
+			"}\n    score: {disabled: [{name: IncrementalPodTopologySpread}]}\n", []finding.Finding{unscored}},
 		{"without either", "profiles:\n- plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}\n", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) { check.Equal(t, "findings", tt.want, findingsOf(t, tt.config)) })

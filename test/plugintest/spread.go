@@ -3,6 +3,8 @@ package plugintest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -40,9 +42,9 @@ type Change struct {
 }
 
 // AskSpreader returns each status, those after changes of pods on some nodes too, and the scores before and after they are
-// normalized.
+// normalized. Strangers are nodes that are scored too, but are not in the scheduler's snapshot. Nodes are scored in parallel.
 func AskSpreader(
-	ctx context.Context, pl Spreader, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, changed []Change,
+	ctx context.Context, pl Spreader, state fwk.CycleState, pod *corev1.Pod, nodes, strangers []fwk.NodeInfo, changed []Change,
 ) *SpreadAnswers {
 	a := &SpreadAnswers{}
 	result, status := pl.PreFilter(ctx, state, pod, nodes)
@@ -74,17 +76,27 @@ func AskSpreader(
 	if a.Passed = len(passed); a.Passed == 0 {
 		return a
 	}
+	passed = slices.Concat(passed, strangers)
 	status = pl.PreScore(ctx, state, pod, passed)
 	a.say("PreScore", status)
 	if status.IsSkip() {
 		return a
 	}
 	a.Scored = true
-	scores := make(minor.NodeScoreList, len(passed))
-	for i, node := range passed {
-		score, status := pl.Score(ctx, state, pod, node)
-		a.say(score, status)
-		scores[i] = minor.NodeScore{Name: node.Node().Name, Score: score}
+	scores, statuses := make(minor.NodeScoreList, len(passed)), make([]*fwk.Status, len(passed))
+	var scoring sync.WaitGroup
+	const goroutines = 4
+	for first := range goroutines {
+		scoring.Go(func() {
+			for i := first; i < len(passed); i += goroutines {
+				scores[i].Name = passed[i].Node().Name
+				scores[i].Score, statuses[i] = pl.Score(ctx, state, pod, passed[i])
+			}
+		})
+	}
+	scoring.Wait()
+	for i, status := range statuses {
+		a.say(scores[i].Score, status)
 	}
 	a.say("NormalizeScore", pl.NormalizeScore(ctx, state, pod, scores))
 	for _, s := range scores {

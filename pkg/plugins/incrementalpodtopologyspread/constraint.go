@@ -95,8 +95,9 @@ type eligibility struct {
 	affinity nodeaffinity.RequiredNodeAffinity
 	logger   klog.Logger
 	pl       *IncrementalPodTopologySpread
-	// keys are the labels that a node must have; nil for any node.
-	keys []string
+	// keys are the labels that a node must have; nil for any node. joined has them in one text.
+	keys   []string
+	joined string
 }
 
 func (pl *IncrementalPodTopologySpread) eligibility(logger klog.Logger, pod *corev1.Pod, constraints []constraint, allKeys bool) eligibility {
@@ -106,6 +107,7 @@ func (pl *IncrementalPodTopologySpread) eligibility(logger klog.Logger, pod *cor
 		for i := range constraints {
 			e.keys[i] = constraints[i].key
 		}
+		e.joined = strings.Join(e.keys, " ")
 	}
 	return e
 }
@@ -143,7 +145,7 @@ type domainsKey struct {
 
 // domainsOf returns the number of values that the constraint's label has on the nodes where pods count for it.
 func (ix *index) domainsOf(e *eligibility, c *constraint) int {
-	key := domainsKey{keys: strings.Join(e.keys, " "), key: c.key}
+	key := domainsKey{keys: e.joined, key: c.key}
 	var selects struct {
 		Selector    map[string]string
 		Affinity    *corev1.NodeSelector
@@ -175,6 +177,9 @@ func (ix *index) domainsOf(e *eligibility, c *constraint) int {
 			values[object.Labels[c.key]] = struct{}{}
 		}
 	}
+	if len(key.pod) > maxText {
+		return len(values)
+	}
 	if ix.domains == nil || len(ix.domains) >= maxDomains {
 		ix.domains = map[domainsKey]int{}
 	}
@@ -182,5 +187,12 @@ func (ix *index) domainsOf(e *eligibility, c *constraint) int {
 	return len(values)
 }
 
-// maxDomains bounds the numbers of domains that are kept.
-const maxDomains = 1000
+// Bounds of what is kept, which any tenant's pods decide: the numbers of domains, and the bytes of what a pod selects and tolerates.
+const (
+	maxDomains = 1000
+	maxText    = 1024
+)
+
+// maxConstraints is the highest number of a pod's constraints that the index counts for. Kubernetes sets no bound; the stock plugin
+// ends early where nodes lack labels.
+const maxConstraints = 8

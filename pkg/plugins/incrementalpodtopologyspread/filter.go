@@ -2,7 +2,6 @@ package incrementalpodtopologyspread
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 
@@ -62,15 +61,18 @@ func (pl *IncrementalPodTopologySpread) PreFilter(
 	if len(constraints) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	pl.index.sync(nodes, minor.IsPodGroupCycle(state))
+	if !pl.counts(state, pod, constraints, nodes) {
+		return pl.PodTopologySpread.PreFilter(ctx, state, pod, nodes)
+	}
+	pl.index.mark()
 	s := &filterState{constraints: constraints, spread: make([]spread, len(constraints))}
 	eligible := pl.eligibility(klog.FromContext(ctx), pod, constraints, true)
 	for i := range constraints {
 		c := &constraints[i]
 		counts := map[string]int{}
-		for n, count := range pl.index.each(pod.Namespace, c.selector) {
+		for _, n := range pl.index.matches(pod.Namespace, c.selector, i, len(constraints)) {
 			if eligible.includes(n.object, c) {
-				counts[n.object.Labels[c.key]] += count
+				counts[n.object.Labels[c.key]] += n.matching[i]
 			}
 		}
 		of := &s.spread[i]
@@ -117,7 +119,7 @@ func (s *spread) findMinimum() {
 		return
 	}
 	for _, value := range s.lowest {
-		if count, ok := s.counts[value]; ok && !s.isChanged(value) {
+		if count, ok := s.counts[value]; ok && len(s.counts) == s.domains && !s.isChanged(value) {
 			s.minimum = min(s.minimum, count)
 			return
 		}
@@ -143,24 +145,27 @@ func (pl *IncrementalPodTopologySpread) PreFilterExtensions() minor.PreFilterExt
 func (pl *IncrementalPodTopologySpread) AddPod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
-	return pl.change(ctx, state, pod, added.GetPod(), node.Node(), 1)
+	if s := filterStateOf(state); s != nil {
+		return pl.change(ctx, s, pod, added.GetPod(), node.Node(), 1)
+	}
+	return pl.PodTopologySpread.AddPod(ctx, state, pod, added, node)
 }
 
 // RemovePod implements minor.PreFilterExtensions.
 func (pl *IncrementalPodTopologySpread) RemovePod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
-	return pl.change(ctx, state, pod, removed.GetPod(), node.Node(), -1)
+	if s := filterStateOf(state); s != nil {
+		return pl.change(ctx, s, pod, removed.GetPod(), node.Node(), -1)
+	}
+	return pl.PodTopologySpread.RemovePod(ctx, state, pod, removed, node)
 }
 
-// change counts a pod that came to a node or left it. As in the stock plugin, a terminating pod counts too.
+// change counts a pod that came to a node or left it. As in the stock plugin, a terminating pod counts too. After changes in several
+// domains, which nothing makes on one state, the minimum of the stock plugin can be wrong; this one is not.
 func (pl *IncrementalPodTopologySpread) change(
-	ctx context.Context, state fwk.CycleState, pod, changed *corev1.Pod, object *corev1.Node, by int,
+	ctx context.Context, s *filterState, pod, changed *corev1.Pod, object *corev1.Node, by int,
 ) *fwk.Status {
-	s, err := filterStateOf(state)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
 	if changed.Namespace != pod.Namespace || object == nil {
 		return nil
 	}
@@ -179,22 +184,22 @@ func (pl *IncrementalPodTopologySpread) change(
 	return nil
 }
 
-func filterStateOf(state fwk.CycleState) (*filterState, error) {
-	data, err := state.Read(filterKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading %q from the cycle's state: %w", filterKey, err)
+// filterStateOf returns the state of PreFilter; nil if the stock plugin has one, or nothing does.
+func filterStateOf(state fwk.CycleState) *filterState {
+	if data, err := state.Read(filterKey); err == nil {
+		return data.(*filterState)
 	}
-	return data.(*filterState), nil
+	return nil
 }
 
 // Filter implements minor.FilterPlugin: with the pod, a domain of the node has at most maxSkew pods more than any other.
-func (pl *IncrementalPodTopologySpread) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (pl *IncrementalPodTopologySpread) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	if minor.IsResizeOnly(pl.features, pod) {
 		return nil
 	}
-	s, err := filterStateOf(state)
-	if err != nil {
-		return fwk.AsStatus(err)
+	s := filterStateOf(state)
+	if s == nil {
+		return pl.PodTopologySpread.Filter(ctx, state, pod, node)
 	}
 	for i := range s.constraints {
 		c, of := &s.constraints[i], &s.spread[i]

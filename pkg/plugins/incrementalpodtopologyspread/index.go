@@ -10,12 +10,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// keptFor is the number of calls of sync after which a node that is no longer listed is forgotten.
-const keptFor = 1000
-
-// index counts the pods of nodes by their labels, and keeps the counts from one decision to the next. Only sync and mark change it:
-// the goroutine of the scheduling cycle calls them, before the nodes are filtered and scored. Other goroutines only read it, and
-// only while nodes are scored.
+// index counts the pods of nodes by their labels, and keeps the counts from one decision to the next. The goroutine of the scheduling
+// cycle changes it, in PreFilter and PreScore. Other goroutines read it in Score alone, so PreFilter and PreScore of any pod must not
+// overlap with Score of any other.
 type index struct {
 	// rows are the nodes of the last list, in its order. rowOf are their positions, and nodes are by name.
 	rows  []row
@@ -24,16 +21,17 @@ type index struct {
 	// classes are by their keys. labeled has them by each of their labels, and by the label without name of their namespace.
 	classes map[string]*class
 	labeled map[label]map[*class]struct{}
-	// syncs counts the calls of sync, and lists the lists with other nodes than the one before.
-	syncs, lists int
+	// lists counts the lists with other nodes than the one before.
+	lists int
 	// unsure reports that pods may have changed without a new generation since the last call of sync.
 	unsure bool
 	// topologies are the nodes' values of labels, and domains the numbers of domains of constraints, until nodes or their labels or
 	// taints change.
 	topologies map[string]*topology
 	domains    map[domainsKey]int
-	// marks counts the calls of mark.
+	// marks counts the calls of mark. found are the nodes of the last call of matches.
 	marks int
+	found []*node
 	// key and names are reused.
 	key   []byte
 	names []string
@@ -54,9 +52,9 @@ type node struct {
 	row int
 	// generation is that of info when the pods were counted.
 	generation int64
-	// list is the last list with the node, by index.lists, and sync the number of the call of sync that brought it.
-	list, sync int
-	pods       []countedPod
+	// list is the last list with the node, by index.lists.
+	list int
+	pods []countedPod
 	// matching are the numbers of pods that match the constraints of the decision with the number mark.
 	matching []int
 	mark     int
@@ -68,7 +66,7 @@ type countedPod struct {
 	class *class
 }
 
-// class are all pods of a namespace with the same labels.
+// class is all pods of a namespace with the same labels.
 type class struct {
 	key, namespace string
 	labels         labels.Set
@@ -86,7 +84,6 @@ func newIndex() *index {
 // sync counts the pods of all given nodes. A generation is of one state of one node, so a node with the same one has the same pods;
 // only in a cycle of a pod group, pods come and go without a new generation.
 func (ix *index) sync(nodes []fwk.NodeInfo, podGroup bool) {
-	ix.syncs++
 	unsure := podGroup || ix.unsure
 	ix.unsure = podGroup
 	same := len(nodes) == len(ix.rows)
@@ -111,6 +108,7 @@ func (ix *index) sync(nodes []fwk.NodeInfo, podGroup bool) {
 func (ix *index) relist(nodes []fwk.NodeInfo) {
 	ix.lists++
 	ix.forgetTopologies()
+	clear(ix.rows)
 	ix.rows = slices.Grow(ix.rows[:0], len(nodes))[:len(nodes)]
 	ix.rowOf = make(map[*framework.NodeInfo]int, len(nodes))
 	for i, info := range nodes {
@@ -120,20 +118,14 @@ func (ix *index) relist(nodes []fwk.NodeInfo) {
 			n = &node{generation: -1}
 			ix.nodes[name] = n
 		}
-		n.info, n.list, n.sync, n.row = info, ix.lists, ix.syncs, i
+		n.info, n.list, n.row = info, ix.lists, i
 		if own, ok := info.(*framework.NodeInfo); ok {
 			ix.rowOf[own] = i
 		}
 		ix.rows[i] = row{info: info, generation: n.generation, node: n}
 	}
 	for name, n := range ix.nodes {
-		if n.list == ix.lists {
-			continue
-		}
-		if n.list == ix.lists-1 {
-			n.sync = ix.syncs
-		}
-		if ix.syncs-n.sync > keptFor {
+		if n.list != ix.lists {
 			for _, p := range n.pods {
 				ix.remove(n, p.class)
 			}
@@ -240,26 +232,6 @@ func (c *class) eachLabel(yield func(label) bool) {
 	}
 }
 
-// each yields the listed nodes with pods of the namespace that the selector matches, and the number of those pods. A node can come
-// several times. As for the stock plugin, an empty selector matches none.
-func (ix *index) each(namespace string, selector labels.Selector) func(yield func(*node, int) bool) {
-	return func(yield func(*node, int) bool) {
-		if selector.Empty() {
-			return
-		}
-		for c := range ix.candidates(namespace, selector) {
-			if !selector.Matches(c.labels) {
-				continue
-			}
-			for n, count := range c.on {
-				if n.list == ix.lists && !yield(n, count) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // candidates are all classes that the selector can match: the fewest that have a label which it requires.
 func (ix *index) candidates(namespace string, selector labels.Selector) map[*class]struct{} {
 	requirements, selectable := selector.Requirements()
@@ -284,25 +256,54 @@ func (ix *index) mark() int {
 	return ix.marks
 }
 
-// match adds pods that match one of the decision's constraints.
-func (ix *index) match(n *node, constraint, constraints, count int) {
-	if n.mark != ix.marks {
-		n.mark, n.matching = ix.marks, slices.Grow(n.matching[:0], constraints)[:constraints]
-		clear(n.matching)
+// matches counts the pods of the namespace that the selector of one of the decision's constraints matches, for countOn. It returns the
+// nodes with any, until the next call. As for the stock plugin, an empty selector matches none.
+func (ix *index) matches(namespace string, selector labels.Selector, constraint, constraints int) []*node {
+	ix.found = ix.found[:0]
+	if selector.Empty() {
+		return nil
 	}
-	n.matching[constraint] += count
+	for c := range ix.candidates(namespace, selector) {
+		if !selector.Matches(c.labels) {
+			continue
+		}
+		for n, count := range c.on {
+			if n.mark != ix.marks {
+				n.mark, n.matching = ix.marks, slices.Grow(n.matching[:0], constraints)[:constraints]
+				clear(n.matching)
+			}
+			if n.matching[constraint] == 0 {
+				ix.found = append(ix.found, n)
+			}
+			n.matching[constraint] += count
+		}
+	}
+	return ix.found
 }
 
-// matching returns the number of pods that match the decision's constraint on the node of a row.
-func (ix *index) matching(mark, constraint, row int) int {
+// isCheap reports whether counting by the index is cheaper than looking at all pods of all nodes. Pods with labels of their own, such
+// as those of a StatefulSet, are a class each.
+func (ix *index) isCheap(namespace string, constraints []constraint) bool {
+	classes := 0
+	for i := range constraints {
+		classes += len(ix.candidates(namespace, constraints[i].selector))
+	}
+	return classes <= max(len(ix.rows), cheapClasses)*len(constraints)
+}
+
+// cheapClasses are so few that any cluster's pods are counted by them.
+const cheapClasses = 32
+
+// countOn returns the number of pods that match the decision's constraint on the node of a row.
+func (ix *index) countOn(mark, constraint, row int) int {
 	if n := ix.rows[row].node; n.mark == mark {
 		return n.matching[constraint]
 	}
 	return 0
 }
 
-// row returns the position of a node of the last list. A node of another snapshot has none.
-func (ix *index) row(info fwk.NodeInfo) (int, bool) {
+// find returns the row of a node of the last list. A node of another snapshot has none.
+func (ix *index) find(info fwk.NodeInfo) (int, bool) {
 	own, ok := info.(*framework.NodeInfo)
 	if !ok {
 		return 0, false
@@ -323,7 +324,7 @@ type topology struct {
 // maxTopologies bounds the labels whose values are kept: a tenant's pods can name any.
 const maxTopologies = 100
 
-func (ix *index) topology(key string) *topology {
+func (ix *index) topologyOf(key string) *topology {
 	t, ok := ix.topologies[key]
 	if ok {
 		return t
@@ -350,8 +351,15 @@ func (t *topology) of(object *corev1.Node) (domain int, labeled bool) {
 	return domain, labeled
 }
 
-// find is of for a node that was counted, and safe for concurrent use.
+// find is of, and safe for concurrent use. No node with a row has a value that it does not find.
 func (t *topology) find(object *corev1.Node) (domain int, labeled bool) {
 	value, labeled := object.Labels[t.key]
-	return t.byValue[value], labeled
+	domain, ok := t.byValue[value]
+	if !ok {
+		return unknown, labeled
+	}
+	return domain, labeled
 }
+
+// unknown is the domain of a node with a value that no known node has.
+const unknown = -1

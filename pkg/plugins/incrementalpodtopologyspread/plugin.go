@@ -12,6 +12,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
@@ -29,8 +30,11 @@ import (
 const Name = config.IncrementalPodTopologySpread
 
 // IncrementalPodTopologySpread is the stock PodTopologySpread with counts that it keeps from one decision to the next. Events and
-// signatures are those of the stock plugin. PreFilter, PreScore, AddPod and RemovePod must be called by one goroutine at a time for
-// one CycleState, PreFilter and PreScore for all; Filter, Score and clones of a state are safe for concurrent use between them.
+// signatures are those of the stock plugin, which also decides pods for which counts would not be cheaper.
+//
+// PreFilter and PreScore change the counts, and Score reads them: the framework calls PreFilter and PreScore by one goroutine, and
+// Score by several once PreScore has returned. Filter, AddPod and RemovePod read their CycleState alone: they are safe for concurrent
+// use on different states.
 type IncrementalPodTopologySpread struct {
 	*podtopologyspread.PodTopologySpread
 	features feature.Features
@@ -118,3 +122,14 @@ func New(ctx context.Context, args *schedulerconfig.PodTopologySpreadArgs, handl
 
 // Name returns the name of the plugin.
 func (pl *IncrementalPodTopologySpread) Name() string { return Name }
+
+// counts updates the index, and reports whether it counts for the pod.
+func (pl *IncrementalPodTopologySpread) counts(
+	state fwk.CycleState, pod *corev1.Pod, constraints []constraint, nodes []fwk.NodeInfo,
+) bool {
+	if len(constraints) > maxConstraints {
+		return false
+	}
+	pl.index.sync(nodes, minor.IsPodGroupCycle(state))
+	return pl.index.isCheap(pod.Namespace, constraints)
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,9 +78,9 @@ func TestAnswersAsTheStockPlugin(t *testing.T) {
 		for step := range 60 {
 			w.change()
 			for range 3 {
-				pod, changed := w.pod("incoming", ""), w.changes()
-				want := plugintest.AskSpreader(t.Context(), stock, framework.NewCycleState(), pod, w.nodes, changed)
-				got := plugintest.AskSpreader(t.Context(), ours, framework.NewCycleState(), pod, w.nodes, changed)
+				pod, strangers, changed := w.pod("incoming", ""), w.strangers(), w.changes()
+				want := plugintest.AskSpreader(t.Context(), stock, framework.NewCycleState(), pod, w.nodes, strangers, changed)
+				got := plugintest.AskSpreader(t.Context(), ours, framework.NewCycleState(), pod, w.nodes, strangers, changed)
 				if !slices.Equal(want.Said, got.Said) {
 					check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.Said, got.Said)
 					return
@@ -115,8 +116,8 @@ func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 		t.Helper()
 		for range 10 {
 			pod := w.pod("incoming", "")
-			want := plugintest.AskSpreader(t.Context(), stock, state(), pod, w.nodes, nil)
-			got := plugintest.AskSpreader(t.Context(), ours, state(), pod, w.nodes, nil)
+			want := plugintest.AskSpreader(t.Context(), stock, state(), pod, w.nodes, nil, nil)
+			got := plugintest.AskSpreader(t.Context(), ours, state(), pod, w.nodes, nil, nil)
 			check.Equal(t, "answers", want.Said, got.Said)
 		}
 	}
@@ -131,11 +132,64 @@ func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 			node.Generation = generation
 		}
 		same(group)
+		assumed := w.pod("assumed", node.Node().Name)
+		pod, states, plugins := assumed.DeepCopy(), [2]fwk.CycleState{group(), group()}, [2]plugintest.Spreader{stock, ours}
+		var scores [2]int64
+		for i, pl := range plugins {
+			if status := pl.PreScore(t.Context(), states[i], pod, w.nodes); status.IsSkip() {
+				plugins = [2]plugintest.Spreader{}
+				break
+			}
+		}
+		pods = append(pods, assumed) // as assume does, before Reserve of DecisionRecord scores once more
+		node.AddPodInfo(plugintest.PodInfo(assumed))
+		node.Generation = generation
+		for i, pl := range plugins {
+			if pl != nil {
+				scores[i], _ = pl.Score(t.Context(), states[i], pod, node)
+			}
+		}
+		check.Equal(t, "score after the pod is assumed", scores[0], scores[1])
 		for _, pod := range pods {
 			check.OK(t, node.RemovePod(klog.Background(), pod))
 			node.Generation = generation
 		}
 		same(single)
+	}
+}
+
+// A state stays right when another pod was counted after it.
+func TestScore_OfAnEarlierState(t *testing.T) {
+	w := newWorld(3)
+	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}
+	stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
+	ours := check.Value(New(t.Context(), args, w))(t)
+	w.addOwners(t)
+	for range 50 {
+		w.change()
+	}
+	scored := 0
+	for range 50 {
+		var scores [2][]int64
+		pods := []*corev1.Pod{w.pod("first", ""), w.pod("second", "")}
+		for i, pl := range []plugintest.Spreader{stock, ours} {
+			states := []fwk.CycleState{framework.NewCycleState(), framework.NewCycleState()}
+			skipped := false
+			for j, pod := range pods {
+				skipped = pl.PreScore(t.Context(), states[j], pod, w.nodes).IsSkip() || skipped
+			}
+			for _, node := range w.nodes {
+				if !skipped {
+					score, _ := pl.Score(t.Context(), states[0], pods[0], node)
+					scores[i] = append(scores[i], score)
+				}
+			}
+		}
+		check.Equal(t, "scores", scores[0], scores[1])
+		scored += len(scores[0])
+	}
+	if scored == 0 {
+		t.Error("no node was scored")
 	}
 }
 
@@ -179,7 +233,7 @@ func (w *world) node(name string) *corev1.Node {
 		node.Label(corev1.LabelHostname, name)
 	}
 	if w.IntN(8) > 0 {
-		node.Label(corev1.LabelTopologyZone, w.one("zone-", 3))
+		node.Label(corev1.LabelTopologyZone, []string{"", "zone-1", "zone-2"}[w.IntN(3)])
 	}
 	if w.IntN(4) == 0 {
 		node.Taints([]corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}})
@@ -261,7 +315,11 @@ func (w *world) change() {
 				w.nodes = slices.Delete(slices.Clone(w.nodes), i, i+1)
 			}
 		case 2:
-			node.SetNode(w.node(node.Node().Name))
+			changed := w.node(node.Node().Name)
+			if w.IntN(2) == 0 { // only taints change
+				changed.Labels = node.Node().Labels
+			}
+			node.SetNode(changed)
 		case 3, 4:
 			w.remove(node)
 		case 5: // as a snapshot that changes on its own
@@ -313,9 +371,23 @@ func (w *world) changes() (all []plugintest.Change) {
 			back.Spec.NodeName = ""
 			c.Pods = append(c.Pods, back)
 		}
-		all = append(all, c, plugintest.Change{Node: c.Node, Pods: []*corev1.Pod{w.pod("nominated", "")}})
+		nominated := plugintest.Change{Node: c.Node}
+		for range 1 + w.IntN(4) {
+			nominated.Pods = append(nominated.Pods, w.pod("nominated", ""))
+		}
+		all = append(all, c, nominated)
 	}
 	return all
+}
+
+// strangers are a copy of a node with one pod more, and a node that no snapshot has.
+func (w *world) strangers() []fwk.NodeInfo {
+	copied, foreign := w.any().Snapshot().(*framework.NodeInfo), framework.NewNodeInfo()
+	copied.AddPod(w.pod("stranger-1", copied.Node().Name))
+	foreign.SetNode(w.node("foreign"))
+	foreign.Node().Labels[corev1.LabelTopologyZone] = w.one("zone-foreign-", 2)
+	foreign.AddPod(w.pod("stranger-2", "foreign"))
+	return []fwk.NodeInfo{copied, foreign}[:w.IntN(3)]
 }
 
 // TestIndex_ForgetsWhatIsGone fails if pods or nodes are counted after they are gone.
@@ -337,19 +409,76 @@ func TestIndex_ForgetsWhatIsGone(t *testing.T) {
 	ix.sync([]fwk.NodeInfo{n1, info("n2", pod("a", "4", "web"))}, false)
 	left(3, 5, 2) // three of app in two namespaces, and the two namespaces
 	ix.sync([]fwk.NodeInfo{n1}, false)
-	ix.each("a", labels.SelectorFromSet(labels.Set{"app": "web"}))(func(n *node, count int) bool {
-		if n.info != n1 || count != 1 {
-			t.Errorf("%d pods on %s, want one on n1", count, n.object.Name)
-		}
-		return true
-	})
-	for range keptFor {
-		ix.sync([]fwk.NodeInfo{n1}, false)
+	left(3, 5, 1)
+	ix.mark()
+	found := ix.matches("a", labels.SelectorFromSet(labels.Set{"app": "web"}), 0, 1)
+	if len(found) != 1 || found[0].info != n1 || found[0].matching[0] != 1 {
+		t.Errorf("%d nodes have pods that match, want n1 with one", len(found))
 	}
-	ix.sync([]fwk.NodeInfo{n1, info("n3")}, false)
-	left(3, 5, 2) // n2 is forgotten
 	ix.sync([]fwk.NodeInfo{info("n1"), info("n3")}, false)
 	left(0, 0, 2)
+}
+
+// TestIndex_Bounds fails if what pods of tenants name is kept without bound.
+func TestIndex_Bounds(t *testing.T) {
+	ix, pl := newIndex(), &IncrementalPodTopologySpread{}
+	node := framework.NewNodeInfo()
+	node.SetNode(st.MakeNode().Name("n").Obj())
+	ix.sync([]fwk.NodeInfo{node}, false)
+	for i := range 3 * maxDomains {
+		c := []constraint{{key: fmt.Sprint("key-", i), honorsAffinity: true}}
+		pod := st.MakePod().NodeSelector(map[string]string{"a": strings.Repeat("x", i)}).Obj()
+		e := pl.eligibility(klog.Background(), pod, c, true)
+		ix.domainsOf(&e, &c[0])
+		ix.topologyOf(c[0].key)
+		for key := range ix.domains {
+			if len(key.pod) > maxText {
+				t.Fatalf("%d bytes of a pod are kept", len(key.pod))
+			}
+		}
+		if len(ix.domains) > maxDomains || len(ix.topologies) > maxTopologies {
+			t.Fatalf("%d numbers of domains and %d topologies are kept", len(ix.domains), len(ix.topologies))
+		}
+	}
+}
+
+// A pod with 9 constraints, and one that selects more classes than there are nodes, are left to the stock plugin. Both plugins give
+// the same answers by other tests; here the state tells which of them answered.
+func TestLeavesDearDecisionsToTheStockPlugin(t *testing.T) {
+	w := newWorld(0)
+	w.size = 2
+	ours := check.Value(New(t.Context(), &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}, w))(t)
+	for len(w.nodes) < w.size {
+		w.add()
+	}
+	all := w.nodes[0].(*framework.NodeInfo)
+	for i := range 2 * cheapClasses {
+		all.AddPod(st.MakePod().Namespace("ns").Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Label("app", "db").Label("pod", fmt.Sprint(i)).
+			Node(all.Node().Name).Obj())
+	}
+	spread := func(constraints int, selector string) *corev1.Pod {
+		pod := st.MakePod().Namespace("ns").Name("p").UID("p").Obj()
+		for range constraints {
+			pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
+				MaxSkew: 1, TopologyKey: "disk", WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector: check.Value(metav1.ParseToLabelSelector(selector))(t),
+			})
+		}
+		return pod
+	}
+	for _, tt := range []struct {
+		pod  *corev1.Pod
+		want bool
+	}{{spread(1, "pod=1"), true}, {spread(maxConstraints, "pod=1"), true}, {spread(maxConstraints+1, "pod=1"), false}, {spread(1, "app=db"), false}} {
+		state := framework.NewCycleState()
+		if _, status := ours.PreFilter(t.Context(), state, tt.pod, w.nodes); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		if got := filterStateOf(state) != nil; got != tt.want {
+			t.Errorf("%d constraints, the first by %v: counted by the index: %v, want %v", len(tt.pod.Spec.TopologySpreadConstraints),
+				tt.pod.Spec.TopologySpreadConstraints[0].LabelSelector, got, tt.want)
+		}
+	}
 }
 
 // TestIndex_Candidates fails if each decision looks at the pods of all workloads of the namespace.

@@ -28,6 +28,8 @@ type scoreState struct {
 	// allKeys says that nodes without a constraint's label are ignored. ignored are their names.
 	allKeys bool
 	ignored map[string]bool
+	// podGroup says that pods may have come to nodes since PreScore.
+	podGroup bool
 	// weights are larger for constraints with more domains.
 	weights []float64
 }
@@ -55,18 +57,22 @@ func (pl *IncrementalPodTopologySpread) PreScore(
 	if len(constraints) == 0 {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	pl.index.sync(all, minor.IsPodGroupCycle(state))
+	if !pl.counts(state, pod, constraints, all) {
+		return pl.PodTopologySpread.PreScore(ctx, state, pod, nodes)
+	}
 	// Under the system's defaults, a cluster without zones has hosts to spread over.
 	allKeys := len(pod.Spec.TopologySpreadConstraints) > 0 || !pl.systemDefaults
 	eligible := pl.eligibility(klog.FromContext(ctx), pod, constraints, allKeys)
 	s := pl.newScoreState(constraints, allKeys, nodes)
+	s.podGroup = minor.IsPodGroupCycle(state)
 	for i := range constraints {
 		c := &constraints[i]
-		for n, count := range pl.index.each(pod.Namespace, c.selector) {
+		for _, n := range pl.index.matches(pod.Namespace, c.selector, i, len(constraints)) {
 			if s.counts[i] == nil {
-				pl.index.match(n, i, len(constraints), count)
-			} else if counted := &s.counts[i][s.topologies[i].domains[n.row]]; *counted != absent && eligible.includes(n.object, c) {
-				*counted += int64(count)
+				continue
+			}
+			if counted := &s.counts[i][s.topologies[i].domains[n.row]]; *counted != absent && eligible.includes(n.object, c) {
+				*counted += int64(n.matching[i])
 			}
 		}
 	}
@@ -82,10 +88,10 @@ func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, 
 	}
 	present := make([]int, len(constraints))
 	for i := range constraints {
-		s.topologies[i] = pl.index.topology(constraints[i].key)
+		s.topologies[i] = pl.index.topologyOf(constraints[i].key)
 	}
 	for _, node := range nodes {
-		row, known := pl.index.row(node)
+		row, known := pl.index.find(node)
 		if allKeys && s.lacksLabel(node, row, known) {
 			if s.ignored == nil {
 				s.ignored = map[string]bool{}
@@ -137,23 +143,23 @@ func (s *scoreState) lacksLabel(node fwk.NodeInfo, row int, known bool) bool {
 	return false
 }
 
-func scoreStateOf(state fwk.CycleState) (*scoreState, error) {
-	data, err := state.Read(scoreKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading %q from the cycle's state: %w", scoreKey, err)
+// scoreStateOf returns the state of PreScore; nil if the stock plugin has one, or nothing does.
+func scoreStateOf(state fwk.CycleState) *scoreState {
+	if data, err := state.Read(scoreKey); err == nil {
+		return data.(*scoreState)
 	}
-	return data.(*scoreState), nil
+	return nil
 }
 
 // Score implements minor.ScorePlugin. The score is higher the more pods match in the domains of the node, until it is normalized.
 func (pl *IncrementalPodTopologySpread) Score(
-	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
-	s, err := scoreStateOf(state)
-	if err != nil {
-		return 0, fwk.AsStatus(err)
+	s := scoreStateOf(state)
+	if s == nil {
+		return pl.PodTopologySpread.Score(ctx, state, pod, node)
 	}
-	row, known := pl.index.row(node)
+	row, known := pl.index.find(node)
 	known = known && pl.index.marks == s.mark
 	if s.allKeys && s.lacksLabel(node, row, known) {
 		return 0, nil
@@ -170,9 +176,11 @@ func (pl *IncrementalPodTopologySpread) Score(
 		case !labeled:
 			continue
 		case s.counts[i] != nil:
-			count = s.counts[i][domain]
-		case known:
-			count = int64(pl.index.matching(s.mark, i, row))
+			if domain != unknown && domain < len(s.counts[i]) {
+				count = max(s.counts[i][domain], 0)
+			}
+		case known && !s.podGroup:
+			count = int64(pl.index.countOn(s.mark, i, row))
 		default:
 			count = countPods(node, c.selector, pod.Namespace)
 		}
@@ -201,11 +209,11 @@ func (pl *IncrementalPodTopologySpread) ScoreExtensions() minor.ScoreExtensions 
 
 // NormalizeScore implements minor.ScoreExtensions: the node with the lowest score gets the highest.
 func (pl *IncrementalPodTopologySpread) NormalizeScore(
-	_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
-	s, err := scoreStateOf(state)
-	if err != nil {
-		return fwk.AsStatus(err)
+	s := scoreStateOf(state)
+	if s == nil {
+		return pl.PodTopologySpread.NormalizeScore(ctx, state, pod, scores)
 	}
 	lowest, highest := int64(math.MaxInt64), int64(0)
 	for i := range scores {

@@ -112,6 +112,8 @@ func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error 
 		costs, times, memory = append(costs, l.cost), append(times, l.time), append(memory, l.memory)
 		starts, slowest = append(starts, l.start), append(slowest, l.slowest)
 		e, elapsed := estimateOf(costs), time.Since(began)
+		fmt.Fprintf(os.Stderr, "life %d: processor time per pod %.2f ms, of the base %.2f ms; p99 of an attempt %.1f ms and %.1f ms\n",
+			len(costs), 1e3*l.cost.ours, 1e3*l.cost.base, 1e3*l.slowest.ours, 1e3*l.slowest.base)
 		if verdict := c.rule.verdict(e, len(costs), elapsed); verdict != "" {
 			_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
 				e.ratio, e.low, e.high, 100*e.halfWidth(), c.rule.finding(e, len(costs)),

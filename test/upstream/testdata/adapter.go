@@ -2,6 +2,7 @@ package incrementalpodtopologyspread
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -91,9 +92,9 @@ func newCriticalPaths() *criticalPaths {
 
 // getPreFilterState adds the domains without pods to the state that the plugin has for the pod.
 func getPreFilterState(state fwk.CycleState, plugin minor.Plugin, pod *corev1.Pod) (*preFilterState, error) {
-	s, err := filterStateOf(state)
-	if err != nil {
-		return nil, err
+	s := filterStateOf(state)
+	if s == nil {
+		return nil, errors.New("PreFilter wrote no state")
 	}
 	pl := plugin.(*IncrementalPodTopologySpread)
 	eligible := pl.eligibility(klog.Background(), pod, s.constraints, true)
@@ -130,9 +131,9 @@ type preScoreState struct {
 
 // getPreScoreState has no counts for the host name, as the stock state.
 func getPreScoreState(state fwk.CycleState) (*preScoreState, error) {
-	s, err := scoreStateOf(state)
-	if err != nil {
-		return nil, err
+	s := scoreStateOf(state)
+	if s == nil {
+		return nil, errors.New("PreScore wrote no state")
 	}
 	stock := &preScoreState{
 		Constraints: stockConstraints(s.constraints), IgnoredNodes: sets.KeySet(s.ignored), TopologyNormalizingWeight: s.weights,
