@@ -41,11 +41,18 @@ type Change struct {
 	Pods []*corev1.Pod
 }
 
-// AskSpreader returns each status, those after changes of pods on some nodes too, and the scores before and after they are
-// normalized. Strangers are nodes that are scored too, but are not in the scheduler's snapshot. Nodes are scored in parallel.
-func AskSpreader(
-	ctx context.Context, pl Spreader, state fwk.CycleState, pod *corev1.Pod, nodes, strangers []fwk.NodeInfo, changed []Change,
-) *SpreadAnswers {
+// Question is what a plugin is asked about.
+type Question struct {
+	Pod *corev1.Pod
+	// Nodes are those of the scheduler's snapshot. Strangers are scored, but are not in it. Changed is what preemption tries.
+	Nodes, Strangers []fwk.NodeInfo
+	Changed          []Change
+}
+
+// Ask returns each status, those after changes of pods on some nodes too, and the scores before and after they are normalized. Nodes
+// are scored in parallel.
+func (q *Question) Ask(ctx context.Context, pl Spreader, state fwk.CycleState) *SpreadAnswers {
+	pod, nodes := q.Pod, q.Nodes
 	a := &SpreadAnswers{}
 	result, status := pl.PreFilter(ctx, state, pod, nodes)
 	a.say(result, status)
@@ -59,7 +66,7 @@ func AskSpreader(
 				passed = append(passed, node)
 			}
 		}
-		for _, c := range changed {
+		for _, c := range q.Changed {
 			copied := state.Clone()
 			for _, by := range c.Pods {
 				if by.Spec.NodeName != "" {
@@ -76,7 +83,7 @@ func AskSpreader(
 	if a.Passed = len(passed); a.Passed == 0 {
 		return a
 	}
-	passed = slices.Concat(passed, strangers)
+	passed = slices.Concat(passed, q.Strangers)
 	status = pl.PreScore(ctx, state, pod, passed)
 	a.say("PreScore", status)
 	if status.IsSkip() {

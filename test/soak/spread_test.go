@@ -44,8 +44,9 @@ func (s *soak) withStockSpread(registry frameworkruntime.Registry) frameworkrunt
 func (s *soak) compareSpread(pod *corev1.Pod) {
 	s.t.Helper()
 	nodes := check.Value(s.sim.NodeInfos(s.ctx))(s.t)
-	want := plugintest.AskSpreader(s.ctx, s.spread.stock, framework.NewCycleState(), pod, nodes, nil, nil)
-	got := plugintest.AskSpreader(s.ctx, s.spread.ours, framework.NewCycleState(), pod, nodes, nil, nil)
+	q := plugintest.Question{Pod: pod, Nodes: nodes}
+	want := q.Ask(s.ctx, s.spread.stock, framework.NewCycleState())
+	got := q.Ask(s.ctx, s.spread.ours, framework.NewCycleState())
 	if !slices.Equal(want.Said, got.Said) {
 		check.Equal(s.t, fmt.Sprintf("what is said of %s, after %d equal pods", pod.Name, s.spread.compared), want.Said, got.Said)
 		s.t.FailNow()

@@ -373,8 +373,8 @@ type DecisionRecordArgs struct {
 type IncrementalPodTopologySpreadArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// DefaultConstraints are the constraints of pods without own ones. They have no labelSelector: a pod is counted with the pods of its
-	// Service, ReplicaSet or StatefulSet. They must be empty if DefaultingType is System.
+	// DefaultConstraints are the constraints of pods without own ones. They have no labelSelector: a pod is counted with the pods of
+	// its Service, ReplicaSet or StatefulSet. They must be empty if DefaultingType is System.
 	DefaultConstraints []corev1.TopologySpreadConstraint `json:"defaultConstraints,omitempty"`
 	// DefaultingType is System (default), for the default constraints of Kubernetes, or List, for DefaultConstraints.
 	DefaultingType schedulerconfig.PodTopologySpreadConstraintsDefaulting `json:"defaultingType,omitempty"`

@@ -595,14 +595,18 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
 		seen := condition != nil && !gated || pod.Status.NominatedNodeName != ""
 		if !seen && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(pod.CreationTimestamp.Time) > patience {
-			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
-			only, created := !gated && !mayWaitForOthers(pod), pod.CreationTimestamp.Time // when a gate was removed is not known
-			if q.since.IsZero() || only && !q.schedulerOnly || only == q.schedulerOnly && created.Before(q.since) {
-				q.schedulerOnly, q.since = only, created
-			}
+			q.addUnseen(pod, !gated && !mayWaitForOthers(pod)) // when a gate was removed is not known
 		}
 	}
 	return queues, total
+}
+
+func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
+	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+	created := pod.CreationTimestamp.Time
+	if q.since.IsZero() || schedulerOnly && !q.schedulerOnly || schedulerOnly == q.schedulerOnly && created.Before(q.since) {
+		q.schedulerOnly, q.since = schedulerOnly, created
+	}
 }
 
 // mayWaitForOthers reports whether a pod without a condition may wait for a volume or a claim.

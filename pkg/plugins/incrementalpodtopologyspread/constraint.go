@@ -25,7 +25,9 @@ type constraint struct {
 }
 
 // constraintsOf returns the constraints of the pod with the action: its own, or else the default ones.
-func (pl *IncrementalPodTopologySpread) constraintsOf(pod *corev1.Pod, action corev1.UnsatisfiableConstraintAction) ([]constraint, error) {
+func (pl *IncrementalPodTopologySpread) constraintsOf(
+	pod *corev1.Pod, action corev1.UnsatisfiableConstraintAction,
+) ([]constraint, error) {
 	if own := pod.Spec.TopologySpreadConstraints; len(own) > 0 {
 		return pl.withAction(own, pod, action)
 	}
@@ -100,7 +102,9 @@ type eligibility struct {
 	joined string
 }
 
-func (pl *IncrementalPodTopologySpread) eligibility(logger klog.Logger, pod *corev1.Pod, constraints []constraint, allKeys bool) eligibility {
+func (pl *IncrementalPodTopologySpread) eligibility(
+	logger klog.Logger, pod *corev1.Pod, constraints []constraint, allKeys bool,
+) eligibility {
 	e := eligibility{pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod), logger: logger, pl: pl}
 	if allKeys {
 		e.keys = make([]string, len(constraints))
@@ -187,7 +191,7 @@ func (ix *index) domainsOf(e *eligibility, c *constraint) int {
 	return len(values)
 }
 
-// Bounds of what is kept, which any tenant's pods decide: the numbers of domains, and the bytes of what a pod selects and tolerates.
+// Bounds of what is kept, which any tenant's pods decide: numbers of domains, and bytes of what a pod selects and tolerates.
 const (
 	maxDomains = 1000
 	maxText    = 1024

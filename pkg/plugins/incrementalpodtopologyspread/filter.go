@@ -161,8 +161,8 @@ func (pl *IncrementalPodTopologySpread) RemovePod(
 	return pl.PodTopologySpread.RemovePod(ctx, state, pod, removed, node)
 }
 
-// change counts a pod that came to a node or left it. As in the stock plugin, a terminating pod counts too. After changes in several
-// domains, which nothing makes on one state, the minimum of the stock plugin can be wrong; this one is not.
+// change counts a pod that came to a node or left it. As in the stock plugin, a terminating pod counts too. After changes in
+// several domains, which nothing makes on one state, the minimum of the stock plugin can be wrong; this one is not.
 func (pl *IncrementalPodTopologySpread) change(
 	ctx context.Context, s *filterState, pod, changed *corev1.Pod, object *corev1.Node, by int,
 ) *fwk.Status {
@@ -193,7 +193,9 @@ func filterStateOf(state fwk.CycleState) *filterState {
 }
 
 // Filter implements minor.FilterPlugin: with the pod, a domain of the node has at most maxSkew pods more than any other.
-func (pl *IncrementalPodTopologySpread) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (pl *IncrementalPodTopologySpread) Filter(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+) *fwk.Status {
 	if minor.IsResizeOnly(pl.features, pod) {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// index counts the pods of nodes by their labels, and keeps the counts from one decision to the next. The goroutine of the scheduling
-// cycle changes it, in PreFilter and PreScore. Other goroutines read it in Score alone, so PreFilter and PreScore of any pod must not
-// overlap with Score of any other.
+// index counts the pods of nodes by their labels, and keeps the counts from one decision to the next. The goroutine of the
+// scheduling cycle changes it, in PreFilter and PreScore. Other goroutines read it in Score alone, so PreFilter and PreScore of any
+// pod must not overlap with Score of any other.
 type index struct {
 	// rows are the nodes of the last list, in its order. rowOf are their positions, and nodes are by name.
 	rows  []row
@@ -140,7 +140,8 @@ func (ix *index) update(r *row) {
 	r.generation = r.info.GetGeneration()
 	n.generation = r.generation
 	if object := r.info.Node(); object != n.object {
-		if n.object == nil || !maps.Equal(n.object.Labels, object.Labels) || !slices.EqualFunc(n.object.Spec.Taints, object.Spec.Taints, sameTaint) {
+		if n.object == nil || !maps.Equal(n.object.Labels, object.Labels) ||
+			!slices.EqualFunc(n.object.Spec.Taints, object.Spec.Taints, sameTaint) {
 			ix.forgetTopologies()
 		}
 		n.object = object
@@ -256,8 +257,8 @@ func (ix *index) mark() int {
 	return ix.marks
 }
 
-// matches counts the pods of the namespace that the selector of one of the decision's constraints matches, for countOn. It returns the
-// nodes with any, until the next call. As for the stock plugin, an empty selector matches none.
+// matches counts the pods of the namespace that the selector of one of the decision's constraints matches, for countOn. It returns
+// the nodes with any, until the next call. As for the stock plugin, an empty selector matches none.
 func (ix *index) matches(namespace string, selector labels.Selector, constraint, constraints int) []*node {
 	ix.found = ix.found[:0]
 	if selector.Empty() {

@@ -95,7 +95,9 @@ func fromArgs(ctx context.Context, args runtime.Object, handle minor.Handle, _ d
 }
 
 // New returns the plugin with the arguments of the stock one.
-func New(ctx context.Context, args *schedulerconfig.PodTopologySpreadArgs, handle minor.Handle) (*IncrementalPodTopologySpread, error) {
+func New(
+	ctx context.Context, args *schedulerconfig.PodTopologySpreadArgs, handle minor.Handle,
+) (*IncrementalPodTopologySpread, error) {
 	stock, err := inTree.NewInTreeRegistry()[names.PodTopologySpread](ctx, args, handle)
 	if err != nil {
 		return nil, err

@@ -78,9 +78,9 @@ func TestAnswersAsTheStockPlugin(t *testing.T) {
 		for step := range 60 {
 			w.change()
 			for range 3 {
-				pod, strangers, changed := w.pod("incoming", ""), w.strangers(), w.changes()
-				want := plugintest.AskSpreader(t.Context(), stock, framework.NewCycleState(), pod, w.nodes, strangers, changed)
-				got := plugintest.AskSpreader(t.Context(), ours, framework.NewCycleState(), pod, w.nodes, strangers, changed)
+				q := plugintest.Question{Pod: w.pod("incoming", ""), Nodes: w.nodes, Strangers: w.strangers(), Changed: w.changes()}
+				want := q.Ask(t.Context(), stock, framework.NewCycleState())
+				got := q.Ask(t.Context(), ours, framework.NewCycleState())
 				if !slices.Equal(want.Said, got.Said) {
 					check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.Said, got.Said)
 					return
@@ -115,9 +115,9 @@ func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 	same := func(state func() fwk.CycleState) {
 		t.Helper()
 		for range 10 {
-			pod := w.pod("incoming", "")
-			want := plugintest.AskSpreader(t.Context(), stock, state(), pod, w.nodes, nil, nil)
-			got := plugintest.AskSpreader(t.Context(), ours, state(), pod, w.nodes, nil, nil)
+			q := plugintest.Question{Pod: w.pod("incoming", ""), Nodes: w.nodes}
+			want := q.Ask(t.Context(), stock, state())
+			got := q.Ask(t.Context(), ours, state())
 			check.Equal(t, "answers", want.Said, got.Said)
 		}
 	}

@@ -117,7 +117,8 @@ func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error 
 		if verdict := c.rule.verdict(e, len(costs), elapsed); verdict != "" {
 			_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
 				e.ratio, e.low, e.high, 100*e.halfWidth(), c.rule.finding(e, len(costs)),
-				estimateOf(times).inverse(), estimateOf(slowest), estimateOf(memory), estimateOf(starts), len(costs)*c.rounds, elapsed.Seconds(), verdict)
+				estimateOf(times).inverse(), estimateOf(slowest), estimateOf(memory), estimateOf(starts),
+				len(costs)*c.rounds, elapsed.Seconds(), verdict)
 			return err
 		}
 	}

@@ -65,8 +65,12 @@ profiles:
 - schedulerName: {{ .Scheduler }}
   plugins:
     multiPoint:
-      enabled: [{{ range .Plugins }}{name: {{ . }}}, {{ end }}{{ if .Counts }}{name: IncrementalPodTopologySpread, weight: 2}{{ end }}]
+      enabled:
+{{- range .Plugins }}
+      - name: {{ . }}
+{{- end }}
 {{- if .Counts }}
+      - {name: IncrementalPodTopologySpread, weight: 2}
       disabled: [{name: PodTopologySpread}]
 {{- end }}
 {{- if .InPlace }}
