@@ -20,7 +20,7 @@ if [[ -n ${PROFILES:-}${NODES:-}${PODS_PER_NODE:-} ]]; then
 	done
 else
 	for way in "" "-pods-per-node 60" "-nodes 15000" "-nodes 500" "-rate 40"; do rows+=("-profile recommended -replica-sets $way"); done
-	for profile in packing all spread "spread -do-not-schedule" recommended+stockspread; do rows+=("-profile $profile -replica-sets"); done
+	for profile in packing all spread "spread -do-not-schedule" recommended+stockspread recommended+unspread; do rows+=("-profile $profile -replica-sets"); done
 	for profile in packing peak recommended operations all recommended+stock all+stock; do rows+=("-profile $profile"); done
 	rows+=("-profile recommended -replica-sets -base-profile recommended -base-program kube-scheduler") # what the profile of processor time gains
 fi

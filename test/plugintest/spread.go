@@ -49,8 +49,8 @@ type Question struct {
 	Changed          []Change
 }
 
-// Ask returns each status, those after changes of pods on some nodes too, and the scores before and after they are normalized. Nodes
-// are scored in parallel.
+// Ask returns each status, those after changes of pods on some nodes too, and the scores before and after they are normalized.
+// Nodes are scored in parallel.
 func (q *Question) Ask(ctx context.Context, pl Spreader, state fwk.CycleState) *SpreadAnswers {
 	pod, nodes := q.Pod, q.Nodes
 	a := &SpreadAnswers{}

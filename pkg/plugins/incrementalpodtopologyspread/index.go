@@ -81,8 +81,8 @@ func newIndex() *index {
 	return &index{nodes: map[string]*node{}, classes: map[string]*class{}, labeled: map[label]map[*class]struct{}{}}
 }
 
-// sync counts the pods of all given nodes. A generation is of one state of one node, so a node with the same one has the same pods;
-// only in a cycle of a pod group, pods come and go without a new generation.
+// sync counts the pods of all given nodes. A generation is of one state of one node, so a node with the same one has the same pods.
+// Only in a cycle of a pod group, pods come and go without a new generation.
 func (ix *index) sync(nodes []fwk.NodeInfo, podGroup bool) {
 	unsure := podGroup || ix.unsure
 	ix.unsure = podGroup
@@ -282,8 +282,8 @@ func (ix *index) matches(namespace string, selector labels.Selector, constraint,
 	return ix.found
 }
 
-// isCheap reports whether counting by the index is cheaper than looking at all pods of all nodes. Pods with labels of their own, such
-// as those of a StatefulSet, are a class each.
+// isCheap reports whether counting by the index is cheaper than looking at all pods of all nodes. Pods with labels of their own,
+// such as those of a StatefulSet, are a class each.
 func (ix *index) isCheap(namespace string, constraints []constraint) bool {
 	classes := 0
 	for i := range constraints {

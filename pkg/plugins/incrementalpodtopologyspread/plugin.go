@@ -1,5 +1,5 @@
-// Package incrementalpodtopologyspread spreads pods as the stock PodTopologySpread does, and gives the same answers. The stock plugin
-// looks at all pods of all nodes at each decision. Here the pods are counted as they come and go.
+// Package incrementalpodtopologyspread spreads pods as the stock PodTopologySpread does, and gives the same answers. The stock
+// plugin looks at all pods of all nodes at each decision. Here the pods are counted as they come and go.
 package incrementalpodtopologyspread
 
 import (
@@ -33,8 +33,8 @@ const Name = config.IncrementalPodTopologySpread
 // signatures are those of the stock plugin, which also decides pods for which counts would not be cheaper.
 //
 // PreFilter and PreScore change the counts, and Score reads them: the framework calls PreFilter and PreScore by one goroutine, and
-// Score by several once PreScore has returned. Filter, AddPod and RemovePod read their CycleState alone: they are safe for concurrent
-// use on different states.
+// Score by several once PreScore has returned. Filter, AddPod and RemovePod read their CycleState alone: they are safe for
+// concurrent use on different states.
 type IncrementalPodTopologySpread struct {
 	*podtopologyspread.PodTopologySpread
 	features feature.Features

@@ -21,8 +21,8 @@ const scoreKey = "PreScore" + Name
 type scoreState struct {
 	constraints []constraint
 	topologies  []*topology
-	// counts are the numbers of pods that match a constraint, by domain; absent in a domain without nodes to be scored. They are nil for
-	// the host name: the index has them for each node, under the number mark.
+	// counts are the numbers of pods that match a constraint, by domain; absent in a domain without nodes to be scored. They are nil
+	// for the host name: the index has them for each node, under the number mark.
 	counts [][]int64
 	mark   int
 	// allKeys says that nodes without a constraint's label are ignored. ignored are their names.

@@ -15,8 +15,8 @@ type profile struct {
 	plugins []string
 	// stock runs the stock program, and changes nothing.
 	stock bool
-	// counts spreads pods by IncrementalPodTopologySpread in place of the stock plugin.
-	counts bool
+	// counts spreads pods by IncrementalPodTopologySpread in place of the stock plugin; unspread spreads none.
+	counts, unspread bool
 	// inPlace turns off the stock plugins that score by requests.
 	inPlace bool
 	// linePredicted makes the line of LoadThreshold one of the predicted peak.
@@ -29,12 +29,16 @@ var loadPlugins = []string{
 	"NodeMetrics",
 }
 
-// profiles returns the profiles by name. Names that end in +stock keep the stock plugins that score by requests, and one that ends in
-// +stockspread the stock PodTopologySpread. The profile named spread has the stock plugins, with that one exchanged.
+// profiles returns the profiles by name. Names that end in +stock keep the stock plugins that score by requests, and one that ends
+// in +stockspread the stock PodTopologySpread. One that ends in +unspread spreads no pods, which shows what spreading costs. The
+// profile named spread has the stock plugins, with the one that spreads exchanged.
 func profiles() map[string]profile {
 	all := map[string]profile{
 		"stock": {stock: true}, "spread": {counts: true},
 		"recommended+stockspread": {plugins: []string{"PredictedPeak", "LoadThreshold"}, linePredicted: true, inPlace: true},
+		"recommended+unspread": {
+			plugins: []string{"PredictedPeak", "LoadThreshold"}, linePredicted: true, inPlace: true, unspread: true,
+		},
 	}
 	for name, p := range map[string]profile{
 		"packing":     {plugins: []string{"TargetLoadPacking"}},
@@ -71,6 +75,8 @@ profiles:
 {{- end }}
 {{- if .Counts }}
       - {name: IncrementalPodTopologySpread, weight: 2}
+{{- end }}
+{{- if or .Counts .Unspread }}
       disabled: [{name: PodTopologySpread}]
 {{- end }}
 {{- if .InPlace }}
@@ -105,7 +111,7 @@ profiles:
 func (p profile) configure(scheduler, prometheus string) (string, error) {
 	var b bytes.Buffer
 	err := configuration.Execute(&b, map[string]any{
-		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "Counts": p.counts,
+		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "Counts": p.counts, "Unspread": p.unspread,
 		"InPlace": p.inPlace, "LinePredicted": p.linePredicted,
 	})
 	if err != nil {
