@@ -857,7 +857,14 @@ func schedulerFaults() []fault {
 				scheduled(t, "before")
 				replica.Pause()
 				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "waits", Scheduler: hanging}))
-				waitUntil(t, func() bool { return statusOf(shared.doctor(t, s.arguments(t)...), "pods.waiting") == doctor.Error })
+				waitFor(t, func() string {
+					waiting := find(shared.doctor(t, s.arguments(t)...), "pods.waiting")
+					if waiting != nil && waiting.Status == doctor.Error {
+						return ""
+					}
+					pods, err := shared.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.schedulerName=" + hanging})
+					return fmt.Sprintf("doctor finds %+v; error %v; the pods are %+v", waiting, err, pods)
+				})
 			}, prose(resume)},
 		{"a leader that hangs", "scheduler.leader", doctor.Error, "no leader: Lease " + installed + "/plimsoll was renewed", "rollout restart",
 			func(*testing.T, *scene) { replica.Pause() },
