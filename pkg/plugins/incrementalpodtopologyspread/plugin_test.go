@@ -419,6 +419,27 @@ func TestIndex_ForgetsWhatIsGone(t *testing.T) {
 	left(0, 0, 2)
 }
 
+// A taint that the pod does not tolerate takes the only node of a zone away, and so one of two domains.
+func TestIndex_TaintsChangeDomains(t *testing.T) {
+	ix, pl, nodes := newIndex(), &IncrementalPodTopologySpread{}, []fwk.NodeInfo{}
+	for _, zone := range []string{"a", "b"} {
+		node := framework.NewNodeInfo()
+		node.SetNode(st.MakeNode().Name(zone).Label(corev1.LabelTopologyZone, zone).Obj())
+		nodes = append(nodes, node)
+	}
+	c := []constraint{{key: corev1.LabelTopologyZone, honorsTaints: true}}
+	domains := func() int {
+		ix.sync(nodes, false)
+		e := pl.eligibility(klog.Background(), &corev1.Pod{}, c, true)
+		return ix.domainsOf(&e, &c[0])
+	}
+	check.Equal(t, "domains", 2, domains())
+	tainted := nodes[1].Node().DeepCopy()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+	nodes[1].(*framework.NodeInfo).SetNode(tainted)
+	check.Equal(t, "domains with a taint", 1, domains())
+}
+
 // TestIndex_Bounds fails if what pods of tenants name is kept without bound.
 func TestIndex_Bounds(t *testing.T) {
 	ix, pl := newIndex(), &IncrementalPodTopologySpread{}
