@@ -448,8 +448,7 @@ func (f *Facts) checkSpeed() []Result {
 	seconds, runs := histogram(pointSeconds, "profile")
 	taken, measured := histogram(pluginSeconds, "plugin")
 	return each(plugins.All(), func(d descriptor.Descriptor) []Result {
-		var profiles []string
-		var all, own float64
+		profiles, all, own := []string(nil), 0.0, 0.0
 		for _, profile := range f.Configuration.Decoded.Profiles {
 			if !configlint.Builds(&profile, d.Replaces) {
 				continue

@@ -216,7 +216,9 @@ type claims struct {
 func claimsOf(token string) (c claims) {
 	if parts := strings.Split(strings.TrimSpace(token), "."); len(parts) == 3 {
 		payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
-		_ = json.Unmarshal(payload, &c)
+		if json.Unmarshal(payload, &c) != nil {
+			return claims{} // not the fields before the one that is wrong
+		}
 	}
 	return c
 }

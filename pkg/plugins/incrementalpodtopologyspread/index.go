@@ -21,8 +21,6 @@ type index struct {
 	// classes are by their keys. labeled has them by each of their labels, and by the label without name of their namespace.
 	classes map[string]*class
 	labeled map[label]map[*class]struct{}
-	// lists counts the lists with other nodes than the one before.
-	lists int
 	// unsure reports that pods may have changed without a new generation since the last call of sync.
 	unsure bool
 	// topologies are the nodes' values of labels, and domains the numbers of domains of constraints, until nodes or their labels or
@@ -46,15 +44,12 @@ type row struct {
 
 // node is a node, with the pods that are counted on it.
 type node struct {
-	info   fwk.NodeInfo
 	object *corev1.Node
-	// row is the position in the last list with the node.
+	// row is the position in the last list.
 	row int
-	// generation is that of info when the pods were counted.
+	// generation is that of the NodeInfo when the pods were counted.
 	generation int64
-	// list is the last list with the node, by index.lists.
-	list int
-	pods []countedPod
+	pods       []countedPod
 	// matching are the numbers of pods that match the constraints of the decision with the number mark.
 	matching []int
 	mark     int
@@ -78,7 +73,7 @@ type class struct {
 type label struct{ namespace, name, value string }
 
 func newIndex() *index {
-	return &index{nodes: map[string]*node{}, classes: map[string]*class{}, labeled: map[label]map[*class]struct{}{}}
+	return &index{classes: map[string]*class{}, labeled: map[label]map[*class]struct{}{}}
 }
 
 // sync counts the pods of all given nodes. A generation is of one state of one node, so a node with the same one has the same pods.
@@ -104,32 +99,30 @@ func (ix *index) sync(nodes []fwk.NodeInfo, podGroup bool) {
 	}
 }
 
-// relist makes the rows those of the nodes.
+// relist makes the rows those of the nodes, and forgets all others.
 func (ix *index) relist(nodes []fwk.NodeInfo) {
-	ix.lists++
 	ix.forgetTopologies()
 	clear(ix.rows)
 	ix.rows = slices.Grow(ix.rows[:0], len(nodes))[:len(nodes)]
 	ix.rowOf = make(map[*framework.NodeInfo]int, len(nodes))
+	gone := ix.nodes
+	ix.nodes = make(map[string]*node, len(nodes))
 	for i, info := range nodes {
 		name := info.Node().Name
-		n, ok := ix.nodes[name]
+		n, ok := gone[name]
 		if !ok {
 			n = &node{generation: -1}
-			ix.nodes[name] = n
 		}
-		n.info, n.list, n.row = info, ix.lists, i
+		delete(gone, name)
+		ix.nodes[name], n.row = n, i
 		if own, ok := info.(*framework.NodeInfo); ok {
 			ix.rowOf[own] = i
 		}
 		ix.rows[i] = row{info: info, generation: n.generation, node: n}
 	}
-	for name, n := range ix.nodes {
-		if n.list != ix.lists {
-			for _, p := range n.pods {
-				ix.remove(n, p.class)
-			}
-			delete(ix.nodes, name)
+	for _, n := range gone {
+		for _, p := range n.pods {
+			ix.remove(n, p.class)
 		}
 	}
 }

@@ -72,9 +72,7 @@ func TestAnswersAsTheStockPlugin(t *testing.T) {
 				},
 			}
 		}
-		stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
-		ours := check.Value(New(t.Context(), args, w))(t)
-		w.addOwners(t)
+		stock, ours := w.plugins(t, args)
 		for step := range 60 {
 			w.change()
 			for range 3 {
@@ -106,9 +104,7 @@ func TestAnswersAsTheStockPlugin(t *testing.T) {
 func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 	w := newWorld(1)
 	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}
-	stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
-	ours := check.Value(New(t.Context(), args, w))(t)
-	w.addOwners(t)
+	stock, ours := w.plugins(t, args)
 	for range 50 {
 		w.change()
 	}
@@ -162,9 +158,7 @@ func TestAnswersAsTheStockPlugin_PodGroups(t *testing.T) {
 func TestScore_OfAnEarlierState(t *testing.T) {
 	w := newWorld(3)
 	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.SystemDefaulting}
-	stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
-	ours := check.Value(New(t.Context(), args, w))(t)
-	w.addOwners(t)
+	stock, ours := w.plugins(t, args)
 	for range 50 {
 		w.change()
 	}
@@ -208,6 +202,14 @@ func newWorld(seed uint64) *world {
 }
 
 func (w *world) one(prefix string, n int) string { return fmt.Sprint(prefix, w.IntN(n)) }
+
+// plugins returns the stock plugin and ours, and makes owners of pods.
+func (w *world) plugins(t *testing.T, args *schedulerconfig.PodTopologySpreadArgs) (stock, ours plugintest.Spreader) {
+	t.Helper()
+	w.addOwners(t)
+	stock = check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, w))(t).(plugintest.Spreader)
+	return stock, check.Value(New(t.Context(), args, w))(t)
+}
 
 // addOwners makes a Service and a ReplicaSet, whose pods are spread by default.
 func (w *world) addOwners(t *testing.T) {
@@ -412,7 +414,7 @@ func TestIndex_ForgetsWhatIsGone(t *testing.T) {
 	left(3, 5, 1)
 	ix.mark()
 	found := ix.matches("a", labels.SelectorFromSet(labels.Set{"app": "web"}), 0, 1)
-	if len(found) != 1 || found[0].info != n1 || found[0].matching[0] != 1 {
+	if len(found) != 1 || found[0].object != n1.Node() || found[0].matching[0] != 1 {
 		t.Errorf("%d nodes have pods that match, want n1 with one", len(found))
 	}
 	ix.sync([]fwk.NodeInfo{info("n1"), info("n3")}, false)
