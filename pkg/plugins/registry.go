@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/incrementalpodtopologyspread"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
@@ -82,10 +83,11 @@ func NewRegistry(
 	provider descriptor.LoadProvider, c clock.Clock, register func(...metrics.Registerable),
 ) frameworkruntime.Registry {
 	counterSets := descriptor.NewMetrics(register)
+	pods := podindex.New()
 	explainers := map[minor.Handle][]explain.Explainer{} // of each profile
 	registry := frameworkruntime.Registry{}
 	for _, d := range All() {
-		given := descriptor.Deps{Load: provider, Clock: c, Records: counterSets.Records}
+		given := descriptor.Deps{Load: provider, Clock: c, Records: counterSets.Records, Pods: pods}
 		if d.Reads != nil { // the others never miss load
 			given.Counters = counterSets.For(d.Name)
 		}
@@ -97,6 +99,19 @@ func NewRegistry(
 				explainers[handle] = append(explainers[handle], e)
 			}
 			return pl, err
+		}
+	}
+	return registry
+}
+
+// Replacements returns the factories of the plugins that replace stock ones, for one scheduler without load, by name.
+func Replacements() frameworkruntime.Registry {
+	deps, registry := descriptor.Deps{Pods: podindex.New()}, frameworkruntime.Registry{}
+	for _, d := range All() {
+		if d.Replaces != "" {
+			registry[d.Name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
+				return d.New(ctx, args, handle, deps)
+			}
 		}
 	}
 	return registry

@@ -1,13 +1,9 @@
 package sim
 
 import (
-	"context"
-
-	"k8s.io/apimachinery/pkg/runtime"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
@@ -70,11 +66,9 @@ func eachPlugin(profile *schedulerconfig.KubeSchedulerProfile, visit func(*sched
 
 // addReplacements adds the factories of replacements that the registry does not have.
 func addReplacements(registry frameworkruntime.Registry) {
-	for _, d := range replacements() {
-		if registry[d.Name] == nil {
-			registry[d.Name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-				return d.New(ctx, args, handle, descriptor.Deps{})
-			}
+	for name, factory := range plugins.Replacements() {
+		if registry[name] == nil {
+			registry[name] = factory
 		}
 	}
 }

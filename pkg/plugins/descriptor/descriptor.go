@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 // Descriptor describes a plugin to other packages.
@@ -73,6 +74,8 @@ type Deps struct {
 	Clock    clock.Clock
 	// Records counts recorded decisions by result.
 	Records *metrics.CounterVec
+	// Pods counts the pods of the scheduler's nodes.
+	Pods *podindex.Index
 	// Explainers returns those of the same profile, once all plugins are built.
 	Explainers func() []explain.Explainer
 }

@@ -148,7 +148,7 @@ type domainsKey struct {
 }
 
 // domainsOf returns the number of values that the constraint's label has on the nodes where pods count for it.
-func (ix *index) domainsOf(e *eligibility, c *constraint) int {
+func (pl *IncrementalPodTopologySpread) domainsOf(e *eligibility, c *constraint) int {
 	key := domainsKey{keys: e.joined, key: c.key}
 	var selects struct {
 		Selector    map[string]string
@@ -172,23 +172,32 @@ func (ix *index) domainsOf(e *eligibility, c *constraint) int {
 		}
 		key.pod = string(text)
 	}
-	if count, ok := ix.domains[key]; ok {
+	pl.forgetDomains()
+	if count, ok := pl.domains[key]; ok {
 		return count
 	}
 	values := map[string]struct{}{}
-	for i := range ix.rows {
-		if object := ix.rows[i].node.object; e.includes(object, c) {
+	for i := range pl.index.Rows {
+		if object := pl.index.Rows[i].Object; e.includes(object, c) {
 			values[object.Labels[c.key]] = struct{}{}
 		}
 	}
 	if len(key.pod) > maxText {
 		return len(values)
 	}
-	if ix.domains == nil || len(ix.domains) >= maxDomains {
-		ix.domains = map[domainsKey]int{}
+	if pl.domains == nil || len(pl.domains) >= maxDomains {
+		pl.domains = map[domainsKey]int{}
 	}
-	ix.domains[key] = len(values)
+	pl.domains[key] = len(values)
 	return len(values)
+}
+
+// forgetDomains forgets the numbers of domains after nodes changed.
+func (pl *IncrementalPodTopologySpread) forgetDomains() {
+	if pl.topologies != pl.index.Topologies {
+		clear(pl.domains)
+		pl.topologies = pl.index.Topologies
+	}
 }
 
 // Bounds of what is kept, which any tenant's pods decide: numbers of domains, and bytes of what a pod selects and tolerates.

@@ -64,19 +64,19 @@ func (pl *IncrementalPodTopologySpread) PreFilter(
 	if !pl.counts(state, pod, constraints, nodes) {
 		return pl.PodTopologySpread.PreFilter(ctx, state, pod, nodes)
 	}
-	pl.index.mark()
+	pl.index.Mark()
 	s := &filterState{constraints: constraints, spread: make([]spread, len(constraints))}
 	eligible := pl.eligibility(klog.FromContext(ctx), pod, constraints, true)
 	for i := range constraints {
 		c := &constraints[i]
 		counts := map[string]int{}
-		for _, n := range pl.index.matches(pod.Namespace, c.selector, i, len(constraints)) {
-			if eligible.includes(n.object, c) {
-				counts[n.object.Labels[c.key]] += n.matching[i]
+		for _, n := range pl.index.Count(pod.Namespace, c.selector, i, len(constraints)) {
+			if eligible.includes(n.Object, c) {
+				counts[n.Object.Labels[c.key]] += n.Matching[i]
 			}
 		}
 		of := &s.spread[i]
-		of.domains, of.counts = pl.index.domainsOf(&eligible, c), counts
+		of.domains, of.counts = pl.domainsOf(&eligible, c), counts
 		if c.selector.Matches(labels.Set(pod.Labels)) {
 			of.self = 1
 		}

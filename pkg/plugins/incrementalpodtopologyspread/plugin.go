@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 // Name is the name of the plugin in configurations.
@@ -39,7 +40,10 @@ type IncrementalPodTopologySpread struct {
 	*podtopologyspread.PodTopologySpread
 	features feature.Features
 	lister   minor.SharedLister
-	index    *index
+	index    *podindex.Index
+	// domains are numbers of domains of constraints. They hold for the index's nodes and labels with the number topologies.
+	domains    map[domainsKey]int
+	topologies int
 	// defaults are the constraints of pods without own ones; systemDefaults says that they are not those of the arguments.
 	defaults       []corev1.TopologySpreadConstraint
 	systemDefaults bool
@@ -84,19 +88,19 @@ func stockArgs(own *config.IncrementalPodTopologySpreadArgs) *schedulerconfig.Po
 // noLimits says that the plugin does not filter by load.
 func noLimits(runtime.Object) configlint.Limits { return configlint.Limits{} }
 
-func fromArgs(ctx context.Context, args runtime.Object, handle minor.Handle, _ descriptor.Deps) (minor.Plugin, error) {
+func fromArgs(ctx context.Context, args runtime.Object, handle minor.Handle, deps descriptor.Deps) (minor.Plugin, error) {
 	switch args := args.(type) {
 	case *config.IncrementalPodTopologySpreadArgs:
-		return New(ctx, stockArgs(args), handle)
+		return New(ctx, stockArgs(args), handle, deps.Pods)
 	case *schedulerconfig.PodTopologySpreadArgs:
-		return New(ctx, args, handle)
+		return New(ctx, args, handle, deps.Pods)
 	}
 	return nil, fmt.Errorf("want args of type %sArgs, got %T", Name, args)
 }
 
-// New returns the plugin with the arguments of the stock one.
+// New returns the plugin with the arguments of the stock one. The index is that of the scheduler.
 func New(
-	ctx context.Context, args *schedulerconfig.PodTopologySpreadArgs, handle minor.Handle,
+	ctx context.Context, args *schedulerconfig.PodTopologySpreadArgs, handle minor.Handle, index *podindex.Index,
 ) (*IncrementalPodTopologySpread, error) {
 	stock, err := inTree.NewInTreeRegistry()[names.PodTopologySpread](ctx, args, handle)
 	if err != nil {
@@ -108,7 +112,7 @@ func New(
 	}
 	pl := &IncrementalPodTopologySpread{
 		PodTopologySpread: embedded, features: feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate),
-		lister: handle.SnapshotSharedLister(), index: newIndex(), defaults: args.DefaultConstraints,
+		lister: handle.SnapshotSharedLister(), index: index, defaults: args.DefaultConstraints,
 	}
 	if args.DefaultingType == schedulerconfig.SystemDefaulting {
 		pl.defaults, pl.systemDefaults = systemDefaults, true
@@ -132,6 +136,10 @@ func (pl *IncrementalPodTopologySpread) counts(
 	if len(constraints) > maxConstraints {
 		return false
 	}
-	pl.index.sync(nodes, minor.IsPodGroupCycle(state))
-	return pl.index.isCheap(pod.Namespace, constraints)
+	pl.index.Sync(state, nodes)
+	classes := 0
+	for i := range constraints {
+		classes += len(pl.index.Candidates(pod.Namespace, constraints[i].selector))
+	}
+	return pl.index.IsCheap(classes, len(constraints))
 }

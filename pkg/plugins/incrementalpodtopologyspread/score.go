@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 const scoreKey = "PreScore" + Name
@@ -20,7 +21,7 @@ const scoreKey = "PreScore" + Name
 // scoreState is what PreScore finds out for Score.
 type scoreState struct {
 	constraints []constraint
-	topologies  []*topology
+	topologies  []*podindex.Topology
 	// counts are the numbers of pods that match a constraint, by domain; absent in a domain without nodes to be scored. They are nil
 	// for the host name: the index has them for each node, under the number mark.
 	counts [][]int64
@@ -67,12 +68,12 @@ func (pl *IncrementalPodTopologySpread) PreScore(
 	s.podGroup = minor.IsPodGroupCycle(state)
 	for i := range constraints {
 		c := &constraints[i]
-		for _, n := range pl.index.matches(pod.Namespace, c.selector, i, len(constraints)) {
+		for _, n := range pl.index.Count(pod.Namespace, c.selector, i, len(constraints)) {
 			if s.counts[i] == nil {
 				continue
 			}
-			if counted := &s.counts[i][s.topologies[i].domains[n.row]]; *counted != absent && eligible.includes(n.object, c) {
-				*counted += int64(n.matching[i])
+			if counted := &s.counts[i][s.topologies[i].Domains[n.Row]]; *counted != absent && eligible.includes(n.Object, c) {
+				*counted += int64(n.Matching[i])
 			}
 		}
 	}
@@ -83,15 +84,15 @@ func (pl *IncrementalPodTopologySpread) PreScore(
 // newScoreState returns a state in which no pod is counted.
 func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, allKeys bool, nodes []fwk.NodeInfo) *scoreState {
 	s := &scoreState{
-		constraints: constraints, topologies: make([]*topology, len(constraints)), counts: make([][]int64, len(constraints)),
-		mark: pl.index.mark(), allKeys: allKeys, weights: make([]float64, len(constraints)),
+		constraints: constraints, topologies: make([]*podindex.Topology, len(constraints)), counts: make([][]int64, len(constraints)),
+		mark: pl.index.Mark(), allKeys: allKeys, weights: make([]float64, len(constraints)),
 	}
 	present := make([]int, len(constraints))
 	for i := range constraints {
-		s.topologies[i] = pl.index.topologyOf(constraints[i].key)
+		s.topologies[i] = pl.index.Topology(constraints[i].key)
 	}
 	for _, node := range nodes {
-		row, known := pl.index.find(node)
+		row, known := pl.index.Find(node)
 		if allKeys && s.lacksLabel(node, row, known) {
 			if s.ignored == nil {
 				s.ignored = map[string]bool{}
@@ -105,11 +106,11 @@ func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, 
 			}
 			domain := 0
 			if known {
-				domain = t.domains[row]
+				domain = t.Domains[row]
 			} else {
-				domain, _ = t.of(node.Node())
+				domain, _ = t.Add(node.Node())
 			}
-			for len(s.counts[i]) < len(t.byValue) {
+			for len(s.counts[i]) < len(t.ByValue) {
 				s.counts[i] = append(s.counts[i], absent)
 			}
 			if s.counts[i][domain] == absent {
@@ -122,7 +123,7 @@ func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, 
 		if constraints[i].key == corev1.LabelHostname {
 			present[i] = len(nodes) - len(s.ignored)
 		} else if s.counts[i] == nil { // all nodes are ignored
-			s.counts[i] = slices.Repeat([]int64{absent}, len(s.topologies[i].byValue))
+			s.counts[i] = slices.Repeat([]int64{absent}, len(s.topologies[i].ByValue))
 		}
 		s.weights[i] = math.Log(float64(present[i] + 2))
 	}
@@ -132,9 +133,9 @@ func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, 
 // lacksLabel reports whether the node lacks the label of a constraint. A node that is known has a row.
 func (s *scoreState) lacksLabel(node fwk.NodeInfo, row int, known bool) bool {
 	for _, t := range s.topologies {
-		labeled := known && t.labeled[row]
+		labeled := known && t.Labeled[row]
 		if !known {
-			_, labeled = node.Node().Labels[t.key]
+			_, labeled = node.Node().Labels[t.Key]
 		}
 		if !labeled {
 			return true
@@ -159,8 +160,8 @@ func (pl *IncrementalPodTopologySpread) Score(
 	if s == nil {
 		return pl.PodTopologySpread.Score(ctx, state, pod, node)
 	}
-	row, known := pl.index.find(node)
-	known = known && pl.index.marks == s.mark
+	row, known := pl.index.Find(node)
+	known = known && pl.index.Marks == s.mark
 	if s.allKeys && s.lacksLabel(node, row, known) {
 		return 0, nil
 	}
@@ -168,19 +169,19 @@ func (pl *IncrementalPodTopologySpread) Score(
 	for i, t := range s.topologies {
 		domain, labeled, count := 0, false, int64(0)
 		if known {
-			domain, labeled = t.domains[row], t.labeled[row]
+			domain, labeled = t.Domains[row], t.Labeled[row]
 		} else {
-			domain, labeled = t.find(node.Node())
+			domain, labeled = t.Find(node.Node())
 		}
 		switch c := &s.constraints[i]; {
 		case !labeled:
 			continue
 		case s.counts[i] != nil:
-			if domain != unknown && domain < len(s.counts[i]) {
+			if domain != podindex.Unknown && domain < len(s.counts[i]) {
 				count = max(s.counts[i][domain], 0)
 			}
 		case known && !s.podGroup:
-			count = int64(pl.index.countOn(s.mark, i, row))
+			count = int64(pl.index.CountOn(s.mark, i, row))
 		default:
 			count = countPods(node, c.selector, pod.Namespace)
 		}
