@@ -3,6 +3,7 @@ package config
 // The plugins' names in a KubeSchedulerConfiguration.
 const (
 	DecisionRecord               = "DecisionRecord"
+	IncrementalInterPodAffinity  = "IncrementalInterPodAffinity"
 	IncrementalPodTopologySpread = "IncrementalPodTopologySpread"
 	LoadThreshold                = "LoadThreshold"
 	LoadVariationRiskBalancing   = "LoadVariationRiskBalancing"
@@ -24,7 +25,7 @@ const (
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
 	return []string{
-		DecisionRecord, IncrementalPodTopologySpread, LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics,
-		Peaks, PredictedPeak, RequestBounds, TargetLoadPacking,
+		DecisionRecord, IncrementalInterPodAffinity, IncrementalPodTopologySpread, LoadThreshold, LoadVariationRiskBalancing,
+		LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak, RequestBounds, TargetLoadPacking,
 	}
 }

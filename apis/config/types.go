@@ -306,3 +306,14 @@ type IncrementalPodTopologySpreadArgs struct {
 	DefaultConstraints []corev1.TopologySpreadConstraint
 	DefaultingType     schedulerconfig.PodTopologySpreadConstraintsDefaulting
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// IncrementalInterPodAffinityArgs holds the arguments of the IncrementalInterPodAffinity plugin. They are those of the stock
+// InterPodAffinity.
+type IncrementalInterPodAffinityArgs struct {
+	metav1.TypeMeta
+
+	HardPodAffinityWeight              int32
+	IgnorePreferredTermsOfExistingPods bool
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/incrementalinterpodaffinity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/incrementalpodtopologyspread"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
@@ -32,6 +33,7 @@ import (
 func All() []descriptor.Descriptor {
 	return []descriptor.Descriptor{
 		decisionrecord.Describe(),
+		incrementalinterpodaffinity.Describe(),
 		incrementalpodtopologyspread.Describe(),
 		loadthreshold.Describe(),
 		loadvariationriskbalancing.Describe(),

@@ -163,3 +163,8 @@ func SetDefaults_DecisionRecordArgs(obj *DecisionRecordArgs) {
 func SetDefaults_IncrementalPodTopologySpreadArgs(obj *IncrementalPodTopologySpreadArgs) {
 	obj.DefaultingType = cmp.Or(obj.DefaultingType, schedulerconfig.SystemDefaulting)
 }
+
+// SetDefaults_IncrementalInterPodAffinityArgs sets unset fields.
+func SetDefaults_IncrementalInterPodAffinityArgs(obj *IncrementalInterPodAffinityArgs) {
+	obj.HardPodAffinityWeight = cmp.Or(obj.HardPodAffinityWeight, ptr.To[int32](1))
+}

@@ -22,6 +22,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TargetLoadPackingArgs{}, &LoadVariationRiskBalancingArgs{}, &LowRiskOverCommitmentArgs{}, &PeaksArgs{}, &LoadThresholdArgs{},
 		&NodeMetricsArgs{}, &PredictedPeakArgs{}, &DecisionRecordArgs{}, &IncrementalPodTopologySpreadArgs{},
+		&IncrementalInterPodAffinityArgs{},
 	)
 	return nil
 }

@@ -379,3 +379,17 @@ type IncrementalPodTopologySpreadArgs struct {
 	// DefaultingType is System (default), for the default constraints of Kubernetes, or List, for DefaultConstraints.
 	DefaultingType schedulerconfig.PodTopologySpreadConstraintsDefaulting `json:"defaultingType,omitempty"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// IncrementalInterPodAffinityArgs holds the arguments of the IncrementalInterPodAffinity plugin. They are those of the stock
+// InterPodAffinity.
+type IncrementalInterPodAffinityArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// HardPodAffinityWeight is what a running pod's required affinity to the new pod adds to the score of its node. From 0 to 100.
+	// Defaults to 1.
+	HardPodAffinityWeight *int32 `json:"hardPodAffinityWeight,omitempty"`
+	// IgnorePreferredTermsOfExistingPods leaves terms of running pods out of the scores of a pod without preferred terms.
+	IgnorePreferredTermsOfExistingPods bool `json:"ignorePreferredTermsOfExistingPods,omitempty"`
+}

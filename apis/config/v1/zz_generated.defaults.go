@@ -17,6 +17,9 @@ import (
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&DecisionRecordArgs{}, func(obj interface{}) { SetObjectDefaults_DecisionRecordArgs(obj.(*DecisionRecordArgs)) })
+	scheme.AddTypeDefaultingFunc(&IncrementalInterPodAffinityArgs{}, func(obj interface{}) {
+		SetObjectDefaults_IncrementalInterPodAffinityArgs(obj.(*IncrementalInterPodAffinityArgs))
+	})
 	scheme.AddTypeDefaultingFunc(&IncrementalPodTopologySpreadArgs{}, func(obj interface{}) {
 		SetObjectDefaults_IncrementalPodTopologySpreadArgs(obj.(*IncrementalPodTopologySpreadArgs))
 	})
@@ -34,6 +37,10 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 
 func SetObjectDefaults_DecisionRecordArgs(in *DecisionRecordArgs) {
 	SetDefaults_DecisionRecordArgs(in)
+}
+
+func SetObjectDefaults_IncrementalInterPodAffinityArgs(in *IncrementalInterPodAffinityArgs) {
+	SetDefaults_IncrementalInterPodAffinityArgs(in)
 }
 
 func SetObjectDefaults_IncrementalPodTopologySpreadArgs(in *IncrementalPodTopologySpreadArgs) {

@@ -68,7 +68,7 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 // readsNoLoad reports whether the arguments are of a plugin that reads no load.
 func readsNoLoad(args runtime.Object) bool {
 	switch args.(type) {
-	case *config.DecisionRecordArgs, *config.IncrementalPodTopologySpreadArgs:
+	case *config.DecisionRecordArgs, *config.IncrementalPodTopologySpreadArgs, *config.IncrementalInterPodAffinityArgs:
 		return true
 	}
 	return false
