@@ -177,6 +177,7 @@ func (d *day) newOwnedPod() *corev1.Pod {
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet", Name: name, Controller: new(true),
 	}}
 	pod.Spec.TopologySpreadConstraints = constraintsOf(d.created, map[string]string{"app": name})
+	pod.Spec.Affinity = affinityOf(d.created, map[string]string{"app": name})
 	for ; d.owners <= workload; d.owners++ {
 		d.must(d.sim.Add(ownerOf(d.owners)))
 		if gone := d.owners - keptOwners; gone >= 0 {
@@ -294,11 +295,13 @@ func TestDay(t *testing.T) {
 	t.Logf("%d hours: %d pods placed, %d refused; from the first half to the end: %.2f to %.2f MiB, %d to %d goroutines, "+
 		"%d to %d open files, %d to %d workloads", hours, d.placed, d.refused, mebibytes(warm.heap), mebibytes(end.heap),
 		warm.goroutines, end.goroutines, warmFiles, files, warmWorkloads, workloads)
-	spread := d.spread
-	t.Logf("%d pods spread as by the stock plugin: %d were filtered, %d had nodes refused, %d were scored", spread.compared,
-		spread.filtered, spread.refused, spread.scored)
-	if least := (d.placed + d.refused) / 10; min(spread.filtered, spread.refused, spread.scored) < least {
-		t.Errorf("want %d or more pods of each kind: these are too few to say that the plugins are alike", least)
+	check.Equal(t, "plugins that replace stock ones", 2, len(d.replaced))
+	for name, r := range d.replaced {
+		t.Logf("%d pods as by the stock plugin of %s: %d were filtered, %d had nodes refused, %d were scored", r.compared, name,
+			r.filtered, r.refused, r.scored)
+		if least := (d.placed + d.refused) / 10; min(r.filtered, r.refused, r.scored) < least {
+			t.Errorf("want %d or more pods of each kind: these are too few to say that the plugins are alike", least)
+		}
 	}
 	if grown := end.heap - warm.heap; float64(grown) > dayGrowth*float64(warm.heap) {
 		t.Errorf("the heap has grown by %.2f MiB, want at most %.0f %% of %.2f MiB", mebibytes(grown), 100*dayGrowth,

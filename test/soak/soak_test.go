@@ -107,8 +107,8 @@ type soak struct {
 	// pods run on the nodes, the oldest first.
 	pods    []*corev1.Pod
 	created int
-	// spread is of the last profile that spreads pods; nil without one.
-	spread *spreading
+	// replaced are the plugins that replace stock ones, by name, of the last profile with them.
+	replaced map[string]*pair
 
 	mu sync.Mutex
 	// activated are the pods that plugins want to be tried again, until takeActivated.
@@ -144,6 +144,7 @@ func startSoak(t *testing.T, nodes int, configuration string, sourceOf func(*soa
 	s := &soak{
 		t: t, ctx: klog.NewContext(t.Context(), logr.Discard()),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), activated: map[types.UID]bool{},
+		replaced: map[string]*pair{},
 	}
 	s.stub = &promstub.Server{Now: s.clock.Now}
 	server := httptest.NewServer(sourceOf(s))
@@ -160,7 +161,7 @@ func startSoak(t *testing.T, nodes int, configuration string, sourceOf func(*soa
 	s.provider = provider.New(s.clock, registry, sources.Account{})
 	s.sim = check.Value(sim.New(s.ctx, sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       s.withStockSpread(plugins.NewRegistry(s.provider, s.clock, registry.MustRegister)),
+		Plugins:       s.withStock(plugins.NewRegistry(s.provider, s.clock, registry.MustRegister)),
 		Objects:       objects, Clock: s.clock, Activated: s.activate,
 	}))(s.t)
 	s.source = s.provider.Sources()[0].Readers[0].Snapshots().Publisher()
@@ -270,9 +271,7 @@ func (s *soak) bound(pod *corev1.Pod, node string) *corev1.Pod {
 func (s *soak) decide(pod *corev1.Pod) *sim.Result {
 	s.t.Helper()
 	d := check.Value(s.sim.Decide(s.ctx, pod))(s.t)
-	if s.spread != nil {
-		s.compareSpread(pod)
-	}
+	s.compareReplaced(pod)
 	return d
 }
 

@@ -15,8 +15,9 @@ type profile struct {
 	plugins []string
 	// stock runs the stock program, and changes nothing.
 	stock bool
-	// counts spreads pods by IncrementalPodTopologySpread in place of the stock plugin; unspread spreads none.
-	counts, unspread bool
+	// counts spreads pods by IncrementalPodTopologySpread in place of the stock plugin; unspread spreads none. affinity has
+	// IncrementalInterPodAffinity in place of the stock plugin.
+	counts, unspread, affinity bool
 	// inPlace turns off the stock plugins that score by requests.
 	inPlace bool
 	// linePredicted makes the line of LoadThreshold one of the predicted peak.
@@ -31,10 +32,11 @@ var loadPlugins = []string{
 
 // profiles returns the profiles by name. Names that end in +stock keep the stock plugins that score by requests, and one that ends
 // in +stockspread the stock PodTopologySpread. One that ends in +unspread spreads no pods, which shows what spreading costs. The
-// profile named spread has the stock plugins, with the one that spreads exchanged.
+// profile named spread has the stock plugins, with the one that spreads exchanged, and the one named affinity also with the one for
+// affinity to pods exchanged.
 func profiles() map[string]profile {
 	all := map[string]profile{
-		"stock": {stock: true}, "spread": {counts: true},
+		"stock": {stock: true}, "spread": {counts: true}, "affinity": {counts: true, affinity: true},
 		"recommended+stockspread": {plugins: []string{"PredictedPeak", "LoadThreshold"}, linePredicted: true, inPlace: true},
 		"recommended+unspread": {
 			plugins: []string{"PredictedPeak", "LoadThreshold"}, linePredicted: true, inPlace: true, unspread: true,
@@ -47,7 +49,7 @@ func profiles() map[string]profile {
 		"operations":  {plugins: []string{"TargetLoadPacking", "LoadThreshold", "NodeMetrics"}},
 		"all":         {plugins: loadPlugins},
 	} {
-		p.counts = true
+		p.counts, p.affinity = true, true
 		all[name+"+stock"] = p
 		p.inPlace = true
 		all[name] = p
@@ -76,8 +78,15 @@ profiles:
 {{- if .Counts }}
       - {name: IncrementalPodTopologySpread, weight: 2}
 {{- end }}
+{{- if .Affinity }}
+      - {name: IncrementalInterPodAffinity, weight: 2}
+{{- end }}
+      disabled:
 {{- if or .Counts .Unspread }}
-      disabled: [{name: PodTopologySpread}]
+      - {name: PodTopologySpread}
+{{- end }}
+{{- if .Affinity }}
+      - {name: InterPodAffinity}
 {{- end }}
 {{- if .InPlace }}
     score:
@@ -111,8 +120,8 @@ profiles:
 func (p profile) configure(scheduler, prometheus string) (string, error) {
 	var b bytes.Buffer
 	err := configuration.Execute(&b, map[string]any{
-		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "Counts": p.counts, "Unspread": p.unspread,
-		"InPlace": p.inPlace, "LinePredicted": p.linePredicted,
+		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "Counts": p.counts,
+		"Unspread": p.unspread, "Affinity": p.affinity, "InPlace": p.inPlace, "LinePredicted": p.linePredicted,
 	})
 	if err != nil {
 		return "", fmt.Errorf("writing the configuration: %w", err)
