@@ -24,9 +24,9 @@ type artifact struct {
 	content remote.Taggable
 }
 
-// push pushes the images and the chart of a release that was made into a folder. The registry's credentials are those of docker
-// login. It prints the name of each with its digest. Nothing is pushed if one cannot be read, or has another digest than in the
-// release. A tag never moves: nothing is pushed either if the registry has another digest by that tag.
+// push pushes the images and the chart of the release in a folder with the credentials of docker login, and prints each name with
+// its digest. Nothing is pushed if an image or the chart cannot be read, or differs from the release's digest. Because a tag never
+// moves, nothing is pushed either if the registry has one of the tags with another digest.
 func push(ctx context.Context, dir string) error {
 	work, err := os.MkdirTemp("", "push-")
 	if err != nil {
@@ -80,7 +80,7 @@ func readArtifact(dir, work, line string) (artifact, error) {
 	if err != nil {
 		return artifact{}, fmt.Errorf("%q does not name an image after the sum: %w: make the release again", line, err)
 	}
-	if strings.HasSuffix(tag.RepositoryStr(), "/charts/plimsoll") { // of whatever registry
+	if strings.HasSuffix(tag.RepositoryStr(), "/charts/plimsoll") { // in any registry
 		archive := chartArchive(tag.TagStr())
 		chart, err := newChartImage(filepath.Join(dir, archive))
 		if err != nil {
@@ -114,10 +114,10 @@ func readArtifact(dir, work, line string) (artifact, error) {
 	return artifact{tag, digest, index}, nil
 }
 
-// check fails if the registry has something else by this tag.
+// check fails if the registry has the tag with another digest.
 func (a artifact) check(ctx context.Context) error {
 	has, err := remote.Head(a.tag, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-	// GHCR forbids to read a package that does not exist yet. If it exists, and may be pushed to, it may be read.
+	// GHCR answers 403 for a package that does not exist yet. Credentials that can push to an existing package can also read it.
 	if is(err, http.StatusNotFound) || is(err, http.StatusForbidden) {
 		return nil
 	}
