@@ -9,9 +9,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
 )
 
-// StartingPod returns the pod with only the containers that run or are about to start, and whether there are any.
-// Containers without a status are about to start: the pod was just bound.
-// It returns pod itself where all containers count, and does not change it.
+// StartingPod returns the pod with only the containers that run or are about to start, and whether there are any. The result is pod
+// itself if all containers count. A container without a status is about to start, because the pod was just bound.
 func StartingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	statuses := pod.Status.ContainerStatuses
 	initFails := slices.ContainsFunc(pod.Status.InitContainerStatuses,
@@ -43,13 +42,13 @@ func isDown(s corev1.ContainerStatus) bool {
 }
 
 // fails reports whether a container waits because something failed: an image pull, its configuration, or the container itself.
-// The kubelet has many names for it, and two for a container that is merely about to start.
+// The kubelet has many reasons for a failure, and two for a container that is about to start.
 func fails(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing"
 }
 
 // WithoutInfeasibleResize returns the pod with the resources that it runs with, if the kubelet found its resize infeasible. As in
-// the scheduler, the spec counts otherwise: a deferred resize is expected to succeed. It returns pod itself where nothing changes.
+// the scheduler, the spec counts otherwise: a deferred resize is expected to succeed. The result is pod itself if nothing changes.
 func WithoutInfeasibleResize(pod *corev1.Pod) *corev1.Pod {
 	if !isInfeasible(pod) {
 		return pod
@@ -88,8 +87,8 @@ func withResourcesOf(statuses []corev1.ContainerStatus, containers []corev1.Cont
 	return actual
 }
 
-// statusDiffers reports whether the scheduler may count other requests than those of the spec, which add up to request. It does
-// during a resize that is feasible.
+// statusDiffers reports whether the scheduler may count other requests than the spec's, whose sum is request. The two differ during
+// a feasible resize.
 func statusDiffers(pod *corev1.Pod, r load.Resource, request float64) bool {
 	overhead := amountIn(pod.Spec.Overhead, r)
 	for _, list := range podrequests.OfStatus(pod) {

@@ -75,7 +75,7 @@ type Scheduler struct {
 	sequential bool
 
 	mu sync.Mutex
-	// victims are the victims of the present decision, and displaced the pods that lost their nominations. mu guards both alone.
+	// victims are the victims of the present decision, and displaced the pods that lost their nominations. mu guards only these two.
 	victims, displaced []*corev1.Pod
 }
 
@@ -137,7 +137,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// collecting returns the registry with replacements added. Its factories collect the Explainers they make, by the profile's handle.
+// collecting returns factories that also add Explainers to explainers, by the profile's handle. It adds those of replacements.
 func collecting(explainers map[minor.Handle][]explain.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
 	all := frameworkruntime.Registry{}
 	for name, factory := range registry {

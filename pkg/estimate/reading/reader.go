@@ -27,19 +27,19 @@ type Source struct {
 	mu     sync.Mutex
 	models []*estimate.Model
 	peaks  []*peak.Model
-	// statistics holds one of each publisher, so that all models see the same Statistics in a cycle.
+	// statistics are by publisher: all models of one publisher see the same Statistics in a cycle.
 	statistics map[*learned.Publisher]*peak.CycleStatistics
 }
 
-// NewSource returns a source of what p publishes. A publisher has one.
+// NewSource returns the source of the load that p publishes. Create one source per publisher.
 func NewSource(p *load.Publisher, c clock.PassiveClock) *Source {
 	return &Source{snapshots: estimate.NewSnapshots(p), clock: c, statistics: map[*learned.Publisher]*peak.CycleStatistics{}}
 }
 
-// Snapshots are what the source's readers read.
+// Snapshots returns the snapshots of the publisher.
 func (s *Source) Snapshots() *estimate.Snapshots { return s.snapshots }
 
-// Reader returns a reader of the source. Statistics are those of workloads; only Request.Peak needs them.
+// Reader returns a reader of the source. statistics are those of workloads; they may be nil unless request.Peak is set.
 func (s *Source) Reader(request Request, statistics *learned.Publisher) *Reader {
 	r := &Reader{request: request, snapshots: s.snapshots, clock: s.clock}
 	if len(request.Metrics) > 0 {
@@ -74,7 +74,7 @@ func (s *Source) model(config estimate.Config) *estimate.Model {
 	return m
 }
 
-// peak returns the source's model of the peaks that are requested, by the published statistics.
+// peak returns the source's model for the request's peaks over the window. p publishes the statistics of workloads.
 func (s *Source) peak(request *Request, window time.Duration, p *learned.Publisher) *peak.Model {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *Reader) Request() *Request { return &r.request }
 // Clock tells the age of measurements.
 func (r *Reader) Clock() clock.PassiveClock { return r.clock }
 
-// Snapshots are what the reader reads.
+// Snapshots returns the snapshots that the reader reads.
 func (r *Reader) Snapshots() *estimate.Snapshots { return r.snapshots }
 
 // Model returns the model of a resource's load over its window; nil if the request is for node metrics. Equal windows have the
@@ -142,7 +142,7 @@ type Figure struct {
 	Name string
 	// Value is a fraction of capacity, or the value of the metric. It is 0 where State is load.Absent.
 	Value float64
-	// Window is what Value is taken over: a mean, or the quantile of Fraction. A metric has neither.
+	// Window is that of the mean, or of the quantile that Fraction selects. Both are 0 for a metric.
 	Window   time.Duration
 	Fraction float64
 	// StdDev is the standard deviation of a mean. Momentary reports whether the source measured it at a moment, not over Window.
@@ -178,8 +178,8 @@ func (r *Reader) metricFigures(state fwk.CycleState, node string) []Figure {
 	row := view.RowOf(node)
 	for i, expression := range r.request.Metrics {
 		f := &figures[i]
-		value, end, state := view.Values(expression).Measured(row)
-		if f.Name, f.State = expression, state; state != load.Absent {
+		value, end, measured := view.Values(expression).Measured(row)
+		if f.Name, f.State = expression, measured; measured != load.Absent {
 			f.Value, f.End = value, time.Unix(0, end)
 		}
 	}

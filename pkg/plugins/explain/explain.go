@@ -37,7 +37,7 @@ type Term struct {
 	Value float64 `json:"value"`
 	// Unit is "%" or empty.
 	Unit string `json:"unit,omitempty"`
-	// Addend reports whether a 0 does not change the score. Tables leave such terms out if they are 0 on all nodes.
+	// Addend marks a summand: a 0 does not change the score. Tables leave out summands that are 0 on all nodes.
 	Addend bool `json:"-"`
 }
 
@@ -60,7 +60,7 @@ type Limit struct {
 	Terms []Term `json:"terms,omitempty"`
 }
 
-// Limiter is Terms of a plugin that filters by limits.
+// Limiter is implemented by Terms of plugins that filter by limits.
 type Limiter interface {
 	// Limits returns the limits that hold for the node.
 	Limits() []Limit
@@ -123,8 +123,8 @@ type LoadReader interface {
 	minor.Plugin
 	// Reader reads the load of nodes.
 	Reader() *reading.Reader
-	// LoadLine compares the node with its load line in the scheduling cycle, before any pod is placed. It is the load that an
-	// estimate.Stranger sees.
+	// LoadLine compares the node with its load line in the scheduling cycle, as an estimate.Stranger sees the node, before any pod is
+	// placed.
 	LoadLine(state fwk.CycleState, node fwk.NodeInfo) LoadLine
 }
 
@@ -136,7 +136,7 @@ type LoadLine struct {
 	Utilization [load.ResourceCount]float64
 	// Percent is the line; 0 where none holds.
 	Percent [load.ResourceCount]float64
-	// Annotated reports whether the node's annotation sets the line. It has no effect while no load is known.
+	// Annotated reports whether the node's annotation sets the line. The line has no effect while no load is known.
 	Annotated [load.ResourceCount]bool
 	// Annotation is the name of the annotation by which a node sets its line.
 	Annotation string
@@ -146,8 +146,8 @@ type LoadLine struct {
 	Above [load.ResourceCount]bool
 }
 
-// Resource returns the terms of one resource in percent of base: usage, deviation if measured, pending usage, and the pod's.
-// The first is called "measured", or "requested" without fresh load. Amounts are in milliCPU or bytes.
+// Resource returns the terms of one resource in percent of base: usage, named by KnownBy, deviation if measured, pending usage, and
+// the pod's usage. Amounts are in milliCPU or bytes.
 func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base float64) []Term {
 	if base <= 0 {
 		return nil
@@ -172,7 +172,7 @@ func (t Term) addend() Term {
 	return t
 }
 
-// KnownBy says what tells the usage of a node: requests or a measurement. A fraction above 0 is that of a measured quantile.
+// KnownBy names the origin of a node's usage: "requested" without fresh load, else "measured". A fraction above 0 is a quantile.
 func KnownBy(s load.State, fraction float64) string {
 	switch {
 	case s != load.Fresh:

@@ -137,11 +137,9 @@ func (pl *NodeMetrics) cycleState(state fwk.CycleState, pod *corev1.Pod) *cycleS
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace)}
-	s, first := pl.states.Store(state, s)
+	s, first := pl.states.Store(state, &cycleState{metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace)})
 	if first {
-		known := slices.ContainsFunc(s.columns, func(c column) bool { return c.Any() })
-		pl.counters.Decision(!known)
+		pl.counters.Decision(!slices.ContainsFunc(s.columns, func(c column) bool { return c.Any() }))
 	}
 	return s
 }
@@ -154,7 +152,7 @@ func (s *cycleState) scoreAt(row int) int64 {
 func (pl *NodeMetrics) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
-	waived, s := pl.Begin(state, pod), pl.cycleState(state, pod) // before the state is cloned
+	waived, s := pl.Begin(state, pod), pl.cycleState(state, pod) // now, so that later clones of the CycleState share the state
 	if waived || !pl.rejectsAny(s) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -210,7 +208,7 @@ func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unk
 	return nil, unknown
 }
 
-// hasRoom returns whether no rule rules out a node.
+// hasRoom returns a function that reports whether the rules admit the pod to a node, by the latest metrics.
 func (pl *NodeMetrics) hasRoom(*corev1.Pod) func(node *corev1.Node) bool {
 	latest := pl.metricsAt(pl.source.Latest(), "")
 	return func(node *corev1.Node) bool {
@@ -225,8 +223,8 @@ func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
 }
 
-// PreScore determines the scales over the candidates. It skips scoring where no candidate has a value of any metric: the
-// profile's other plugins decide. PreScore need not be enabled.
+// PreScore determines the scales over the candidates. It skips scoring where no candidate has a value of any metric with a weight:
+// the profile's other plugins decide. PreScore need not be enabled.
 func (pl *NodeMetrics) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, rows := pl.cycleState(state, pod), make([]int, len(nodes))
 	for i, node := range nodes {
@@ -311,7 +309,7 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 	return scales
 }
 
-// Explain returns the node's Terms. There are none before PreScore or NormalizeScore, because the candidates are not known yet.
+// Explain returns the node's Terms. Before PreScore or NormalizeScore they have only limits, because no candidate is known yet.
 func (pl *NodeMetrics) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.cycleState(state, pod)
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}

@@ -79,8 +79,7 @@ func (pl *TargetLoadPacking) Score(
 // ScoreExtensions returns the plugin itself.
 func (pl *TargetLoadPacking) ScoreExtensions() minor.ScoreExtensions { return pl }
 
-// NormalizeScore scores nodes above 100 percent: 0 while another node is below, otherwise less the fuller they are. A node without
-// known load gets the mean where missingLoad is Neutral.
+// NormalizeScore calls normalizeOverfull. A node without known load gets the mean where missingLoad is Neutral.
 func (pl *TargetLoadPacking) NormalizeScore(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
@@ -118,8 +117,7 @@ type Terms struct {
 // UtilizationPercent is the node's CPU utilization with the pod on it: measured, pending and the pod's, in percent of capacity.
 func (t Terms) UtilizationPercent() float64 { return 100 * t.CPU.Utilization(t.PodCPUMillis) }
 
-// Score is the score of the utilization, in [0, 100]. Above 100 percent it is minus the utilization, which NormalizeScore makes a
-// score of.
+// Score is the score of the utilization, in [0, 100]. Above 100 percent, Score is minus the utilization until NormalizeScore.
 func (t Terms) Score() float64 {
 	if utilization := t.UtilizationPercent(); utilization > 100 {
 		return -min(utilization, highest)
@@ -133,8 +131,8 @@ const highest = 10000
 // isOverfull reports whether a score before NormalizeScore is that of a node above 100 percent.
 func isOverfull(score int64) bool { return score <= -100 }
 
-// normalizeOverfull replaces the scores of nodes above 100 percent. If another node has a score, they get the lowest. Otherwise
-// they get 100 over the utilization.
+// normalizeOverfull replaces the scores of nodes above 100 percent by the lowest score. If no other node has a score, a node at 200
+// percent gets 50 instead, and a node at 400 percent gets 25.
 func normalizeOverfull(scores minor.NodeScoreList) {
 	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= config.MinNodeScore })
 	for i := range scores {

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// ownPeaks is how many times its own observed peak a pod may count by its workload. A pod that was observed for a short time may
-// not have shown its peak yet.
+// ownPeaks multiplies a pod's own observed peak in bound, because a pod that was observed for a short time may not have shown its
+// peak yet.
 const ownPeaks = 2
 
 // deviationsToP95 is the 95th percentile of the normal distribution, in standard deviations above the mean.
@@ -130,14 +130,11 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Br
 
 // OnNode are the usages of a pod on a node.
 type OnNode struct {
-	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards. In it a pod counts up
-	// to its limit, and up to MaxRequestRatio times its request. It counts more only up to twice the peak that was observed of itself.
-	// Otherwise one busy pod would let all idle pods of its workload repel the pods of others.
-	Starting, Steady Usages
-	// Foreign replaces Starting for pods of other namespaces. Defaults do not count in it.
-	Foreign Usages
-	// Startup is the CPU usage beyond the mean while the pod starts. It counts up to the pod's limit, within MaxRequestRatio times its
-	// request. The author of the pod decides how its startup looks.
+	// Starting counts while the pod starts, for pods of its own namespace. Foreign counts in its place for pods of other namespaces.
+	// Steady counts for all pods afterwards. Statistics in Foreign and Steady are bounded: see bound.
+	Starting, Foreign, Steady Usages
+	// Startup is the CPU usage beyond the mean while the pod starts. The author of the pod decides how its startup looks, so Startup
+	// is capped at the claim.
 	Startup Startup
 }
 
@@ -145,8 +142,8 @@ type OnNode struct {
 func (u *OnNode) Changes() bool { return u.Starting != u.Steady || u.Starting != u.Foreign }
 
 // OnNode predicts the usages of a pod on a node that are reserved until they are measured. What was observed of the pod itself
-// narrows its workload's statistics: see Statistics.narrow. Without a starting container the usages are
-// zero, and without history MaxRequestRatio caps them. Default counts in Starting only.
+// narrows its workload's statistics: see Statistics.narrow. Without a starting container the usages are zero, and without history
+// MaxRequestRatio caps them. Default counts in Starting only.
 func (p *Prediction) OnNode(pod *corev1.Pod) OnNode {
 	pod = podusage.WithoutInfeasibleResize(pod)
 	starting, ok := podusage.StartingPod(pod)
@@ -189,11 +186,11 @@ func (p *Prediction) history(pod *corev1.Pod) (h observedUsage) {
 	return h
 }
 
-// predict implements OnNode. It also explains the usages in x, unless that is nil.
+// predict returns the usages for Incoming and OnNode, without Startup. It also explains them in x, unless x is nil.
 func (p *Prediction) predict(
 	pod, starting *corev1.Pod, h observedUsage, own podusage.Amounts, maxRatio float64, x *[load.ResourceCount]podusage.Breakdown,
 ) (u OnNode) {
-	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
+	var requests *podusage.Amounts // summed only for a pod without history: the sum takes longer than all else
 	for r := range load.ResourceCount {
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
@@ -223,14 +220,14 @@ func (p *Prediction) predict(
 	return u
 }
 
-// claim caps what statistics of others give a pod: its limit, up to MaxRequestRatio times its request.
+// claim is the most that a pod counts by statistics of other pods: its limit, up to MaxRequestRatio times its request.
 func (p *Prediction) claim(pod, starting *corev1.Pod, r load.Resource) float64 {
 	claim, _ := podusage.BySpec{Multiplier: p.MaxRequestRatio}.FromSpec(pod, starting, r, p.MaxRequestRatio)
 	return claim
 }
 
-// bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak. An infinite maxRatio
-// caps nothing.
+// bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak, whichever is more.
+// Otherwise one busy pod would let all idle pods of its workload repel the pods of others. An infinite maxRatio caps nothing.
 func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, ownPeak, maxRatio float64) {
 	if !math.IsInf(maxRatio, 1) {
 		*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*ownPeak))
@@ -256,7 +253,7 @@ func unknown(request, assumed, peak, usagePerRequest float64) Usage {
 	return u
 }
 
-// Key holds the pod fields that determine the prediction, whatever the statistics are.
+// Key holds the fields of a pod to place that determine its prediction, whatever the statistics are.
 type Key struct {
 	// Namespace decides which defaults of other pods count.
 	Namespace               string
@@ -266,7 +263,7 @@ type Key struct {
 	Unset podusage.Amounts
 }
 
-// Key returns the pod's key: pods with equal keys have equal predictions.
+// Key returns the pod's key: Incoming returns the same for pods with equal keys.
 func (p Predictor) Key(pod *corev1.Pod) Key {
 	k := Key{Namespace: pod.Namespace, Requests: podusage.ByRequests{}.Estimate(pod)}
 	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
