@@ -58,7 +58,7 @@ func (p *Provider) Open(ctx context.Context, request reading.Request) (*reading.
 	var statistics *learned.Publisher
 	if request.Peak != nil {
 		var err error
-		if statistics, err = p.workloads(ctx, request.Cluster, request.Spec, request.Peak.StatisticsSpec); err != nil {
+		if statistics, err = p.publisher(ctx, request.Cluster, request.Spec, request.Peak.StatisticsSpec); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +109,7 @@ func (p *Provider) run(ctx context.Context, label string, src any, watch func(co
 	}
 }
 
-// find returns the cluster's source with the given spec, or nil.
+// find returns the cluster's source with the given spec, or nil. KubeConfig identifies the cluster.
 func (p *Provider) find(cluster source.Cluster, spec sourceSpec) *sharedSource {
 	for _, s := range p.sources {
 		if s.cluster.KubeConfig == cluster.KubeConfig && reflect.DeepEqual(s.spec, spec) {
@@ -166,9 +166,9 @@ type sharedStatistics struct {
 	watcher *refresh.WorkloadWatcher
 }
 
-// workloads returns statistics of the pods' usage by workload, read until ctx is done. The source is spec's, or metrics-server if
-// that knows nodes alone. mu must be held.
-func (p *Provider) workloads(
+// publisher returns the publisher of statistics of the pods' usage by workload. Usage is read until ctx is done, from the spec's
+// Prometheus, or from metrics-server if the spec's source measures only nodes. mu must be held.
+func (p *Provider) publisher(
 	ctx context.Context, cluster source.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
 	of := &sharedStatistics{cluster: cluster, source: podSourceSpecOf(spec), spec: s}
@@ -195,7 +195,7 @@ func (p *Provider) workloads(
 	return of.watcher.Publisher(), nil
 }
 
-// podSourceSpecOf identifies a source of pod usage: the spec without what has no effect on it.
+// podSourceSpecOf identifies a source of pod usage. It keeps only fields with an effect on reading pods: none for metrics-server.
 func podSourceSpecOf(spec config.LoadSpec) sourceSpec {
 	if !spec.ReadsPrometheus() {
 		return sourceSpec{}

@@ -156,7 +156,7 @@ func openStatistics(
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.workloads(t.Context(), reading.ClusterOf(h), spec, s)
+	return p.publisher(t.Context(), reading.ClusterOf(h), spec, s)
 }
 
 func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {

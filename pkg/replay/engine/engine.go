@@ -29,8 +29,8 @@ const decideAfter = 15 * time.Second
 
 // engine replays an Input with one policy.
 //
-// At the start of each tick, pods end, containers start, and load of the previous ticks is published. decideAfter later, pods are
-// placed. A pod's container starts at the tick after its binding.
+// At the start of each tick, pods end, containers start, load of the previous ticks is published, and the mover evicts pods.
+// decideAfter later, pods are placed. A pod's container starts at the tick after its binding.
 type engine struct {
 	*input.Input
 	policy    Policy
@@ -58,7 +58,7 @@ type engine struct {
 
 type nodeState struct {
 	capacity input.Amounts
-	// running are the pods with running containers, by start. placed includes pods that have not started yet.
+	// running are the pods with running containers, by start. placed counts them and the pods that have not started yet.
 	running []int
 	placed  int
 	// terminating are the evicted pods that still use the node.
@@ -71,12 +71,12 @@ type podState struct {
 	node   int
 	// start and end are ticks of the container.
 	start, end int
-	// usage is in milliCPU in the current tick. sum adds it up since the last observation, over ticks.
+	// usage is in milliCPU in the current tick. sum adds up the usage of the ticks since the last observation; ticks is their number.
 	usage float32
 	sum   float64
 	ticks int
-	// restarts counts the moves. After one, left is the rest of the lifetime, in ticks, and the pod runs from tick ready on at the
-	// earliest.
+	// restarts counts the moves. After a move, left is the rest of the lifetime in ticks, and ready is the earliest tick in which the
+	// pod runs again.
 	restarts, left, ready int
 }
 
@@ -125,8 +125,8 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	registry := metrics.NewKubeRegistry()
 	e.provider = newLoadProvider(e.measured, e.clock, registry)
 	factories := plugins.NewRegistry(e.provider, e.clock, registry.MustRegister)
-	own := frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
-	if err := factories.Merge(own); err != nil {
+	baselines := frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
+	if err := factories.Merge(baselines); err != nil {
 		return nil, err
 	}
 	var err error
@@ -225,7 +225,7 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 	began := time.Duration(tick) * input.Tick
 	e.arrive(began)
 	if e.mover != nil {
-		e.waiting = append(e.waiting, e.mover.replacements()...) // between the arrivals before and after the evictions
+		e.waiting = append(e.waiting, e.mover.replacements()...) // of pods evicted at the start of the tick
 	}
 	e.arrive(began + decideAfter)
 	still := e.waiting[:0]

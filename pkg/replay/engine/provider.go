@@ -44,13 +44,13 @@ func (p *loadProvider) Open(_ context.Context, request reading.Request) (*readin
 	p.watcher.Register(requirements, request.Trust())
 	p.used = true
 	if request.Peak != nil {
-		return p.source.Reader(request, p.workloads(request.Peak.StatisticsSpec)), nil
+		return p.source.Reader(request, p.publisher(request.Peak.StatisticsSpec)), nil
 	}
 	return p.source.Reader(request, nil), nil
 }
 
-// workloads returns the statistics of a spec, which readers share.
-func (p *loadProvider) workloads(spec config.StatisticsSpec) *learned.Publisher {
+// publisher returns the publisher of a spec's statistics. Readers with the same spec share it.
+func (p *loadProvider) publisher(spec config.StatisticsSpec) *learned.Publisher {
 	for _, s := range p.statistics {
 		if s.spec == spec {
 			return s.publisher

@@ -26,8 +26,8 @@ func TestStatistics(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := config.StatisticsSpec{History: metav1.Duration{Duration: 24 * time.Hour}}
-	publisher := e.provider.workloads(spec)
-	if e.provider.workloads(spec) != publisher {
+	publisher := e.provider.publisher(spec)
+	if e.provider.publisher(spec) != publisher {
 		t.Error("the same statistics have two publishers")
 	}
 	for tick := range ticksPerStatistics + 1 {

@@ -20,7 +20,7 @@ const (
 	pointBytes = 40
 )
 
-// Range has the windows whose points have the same interval, for one query.
+// Range has the windows that one query reads, because their points have the same interval.
 type Range struct {
 	// Step is the interval of points.
 	Step time.Duration
@@ -28,14 +28,14 @@ type Range struct {
 	Windows []time.Duration
 }
 
-// Ranges returns the ranges of the windows, at most three. Step is fine for windows below two minutes, five minutes for windows
-// above an hour, and else a minute.
-func Ranges(windows []time.Duration, fine time.Duration) (ranges []Range) {
+// Ranges returns the ranges of the windows, at most three. Their steps are shortStep for windows below two minutes, five minutes
+// for windows above an hour, and one minute between them.
+func Ranges(windows []time.Duration, shortStep time.Duration) (ranges []Range) {
 	for _, window := range slices.Compact(slices.Sorted(slices.Values(windows))) {
 		step := time.Minute
 		switch {
 		case window < shortWindow:
-			step = fine
+			step = shortStep
 		case window > longWindow:
 			step = 5 * time.Minute
 		}
@@ -81,7 +81,7 @@ type Series struct {
 }
 
 // Summarize returns the summary of points, in any order, over the range's windows. It drops points in the future, which hosts with
-// a wrong clock send, and points that cannot have been measured. Summarize does not keep points.
+// a wrong clock send, and points that cannot have been measured. It changes the slice, and does not keep it.
 func (r Range) Summarize(points []Point, now time.Time) Series {
 	s := Series{rejected: source.Rejected{}}
 	points = slices.DeleteFunc(points, func(p Point) bool {

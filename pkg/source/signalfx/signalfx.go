@@ -1,8 +1,7 @@
 // Package signalfx measures the load of nodes through SignalFx, which is now Splunk Observability Cloud.
 //
-// Each refresh sends one query for cpu and one for memory. Windows below two minutes and above an hour need separate queries,
-// because their points have other intervals. A response has the IDs of time series, not their hosts. The host of an ID never
-// changes, so only new IDs cause a lookup: one query for each 10,000 series.
+// Each refresh sends one query per resource and hosted.Range. A response has the IDs of time series, not their hosts. The host of
+// an ID never changes, so only new IDs, and IDs without a host, cause a lookup: one query for each 10,000 series.
 //
 // A Sample's End is the time of its newest point.
 package signalfx
@@ -124,21 +123,29 @@ func (s *Source) measure(
 func (s *Source) read(ctx context.Context, r load.Resource, rng hosted.Range, nodes int) (map[string]hosted.Series, error) {
 	now := s.Clock.Now()
 	series, err := s.client.values(ctx, s.queries[r], rng, now, nodes)
-	for id := range series {
-		if host, known := s.hosts[r][id]; host != "" || known && now.Sub(s.hostsTime[r]).Abs() < hostlessInterval {
-			continue
-		}
-		hosts, hostsErr := s.client.hosts(ctx, s.queries[r], nodes)
-		if hostsErr != nil {
-			return series, errors.Join(hostsErr, err)
-		}
-		for id := range series {
-			if _, ok := hosts[id]; !ok {
-				hosts[id] = ""
-			}
-		}
-		s.hosts[r], s.hostsTime[r] = hosts, now
-		break
+	if !s.lacksHosts(r, series, now) {
+		return series, err
 	}
+	hosts, hostsErr := s.client.hosts(ctx, s.queries[r], nodes)
+	if hostsErr != nil {
+		return series, errors.Join(hostsErr, err)
+	}
+	for id := range series {
+		if _, ok := hosts[id]; !ok {
+			hosts[id] = ""
+		}
+	}
+	s.hosts[r], s.hostsTime[r] = hosts, now
 	return series, err
+}
+
+// lacksHosts reports whether a lookup is due: for a new ID, or after hostlessInterval for a series without a host.
+func (s *Source) lacksHosts(r load.Resource, series map[string]hosted.Series, now time.Time) bool {
+	isRecent := now.Sub(s.hostsTime[r]).Abs() < hostlessInterval
+	for id := range series {
+		if host, known := s.hosts[r][id]; !known || host == "" && !isRecent {
+			return true
+		}
+	}
+	return false
 }

@@ -150,6 +150,7 @@ func (c *Client) read(resp *http.Response, bounds Bounds, elements Elements) (an
 	return answer, nil
 }
 
+// clean returns the error without credentials, and marks an error that says that the query needs too much.
 func (c *Client) clean(e *RefusedError) *RefusedError {
 	return &RefusedError{
 		Kind: c.http.Excerpt(e.Kind), Message: c.http.Excerpt(e.Message),
@@ -157,7 +158,7 @@ func (c *Client) clean(e *RefusedError) *RefusedError {
 	}
 }
 
-// pieces reads a body while others decode, and lets other goroutines run before each piece is decoded.
+// pieces is the body of a response. Read unlocks decoding while it waits for the body, and lets other goroutines run after it.
 type pieces struct {
 	body     io.Reader
 	decoding *sync.Mutex
