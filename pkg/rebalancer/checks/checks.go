@@ -1,4 +1,4 @@
-// Package checks supplies doctor with checks of the rebalancer: its permissions, and what it moves pods beside.
+// Package checks supplies doctor with checks of the rebalancer, and of other programs that move pods by load.
 package checks
 
 import (
@@ -44,11 +44,11 @@ func Supplier() doctor.Supplier {
 type facts struct {
 	*doctor.Facts
 	conn *cluster.Connection
-	// name is the rebalancer's pod; empty if none is installed. configuration is the default if it could not be read.
+	// name is the rebalancer's pod; empty if none is installed. configuration is the default if no configuration could be read.
 	name          string
 	configuration *api.Configuration
 	deschedulers  []descheduler
-	// spec and namespace are the pod's.
+	// spec and namespace are those of the rebalancer's pod.
 	spec        *corev1.PodSpec
 	namespace   string
 	permissions permissions
@@ -56,7 +56,7 @@ type facts struct {
 	configurationErr, cronJobsErr error
 }
 
-// checks returns the checks that apply. Only a rebalancer that moves pods, or may do so, has to be alone.
+// checks returns the checks that apply. The checks alone and budgets matter only for a rebalancer that moves pods, or may do so.
 func (f *facts) checks() (checks []doctor.Check[*doctor.Facts]) {
 	add := func(id string, run func() []doctor.Result, needs ...doctor.Need[*doctor.Facts]) {
 		checks = append(checks, doctor.Check[*doctor.Facts]{
@@ -89,13 +89,13 @@ func (f *facts) unlessUnread(run func() []doctor.Result) func() []doctor.Result 
 // descheduler is another program that evicts pods.
 type descheduler struct {
 	name string
-	// configMap holds its policy, in namespace. rules are the loadRules that the policy enables.
+	// configMap, in namespace, holds the program's policy. rules are the loadRules that the policy enables.
 	namespace, configMap string
 	rules                []string
 	err                  error
 }
 
-// loadRules are plugins, and a profile, of deschedulers. They move pods by load.
+// loadRules are the plugins of deschedulers that move pods by load, and an OpenShift profile that enables one.
 var loadRules = []string{"LowNodeUtilization", "LowNodeLoad", "KubeVirtRelieveAndMigrate"}
 
 // deschedulerPolicy has the fields that the descheduler's policy and Koordinator's have in common.
@@ -144,8 +144,7 @@ func runsProgram(spec *corev1.PodSpec, names ...string) bool {
 // maxDeschedulers bounds the policies that are read: anyone who can create pods can name a program like a descheduler.
 const maxDeschedulers = 20
 
-// read reads the rebalancer, which is in the scheduler's namespace if that is known. Only if there is one, it reads
-// deschedulers and permissions too.
+// read finds the rebalancer's pod, and reads the other facts if there is one.
 func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts {
 	f := &facts{Facts: d, conn: conn}
 	w := f.Workload()
@@ -157,14 +156,16 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	}
 	pod := f.Pods[i]
 	f.name, f.namespace, f.spec, f.configuration = pod.Namespace+"/"+pod.Name, pod.Namespace, &pod.Spec, api.Default()
-	found := false
+	found, invalid := false, error(nil)
 	err := f.eachConfigMap(ctx, pod.Namespace, &pod.Spec, func(_, content string) {
 		if c, err := api.Decode([]byte(content)); err == nil {
 			f.configuration, found = c, true
+		} else if strings.Contains(content, api.Kind) {
+			invalid = err
 		}
 	})
 	if !found {
-		f.configurationErr = err
+		f.configurationErr = cmp.Or(err, invalid)
 	}
 	f.readDeschedulers(ctx)
 	f.readPermissions(ctx)

@@ -203,6 +203,7 @@ func TestRead(t *testing.T) {
 		configMap("openshift", "profiles: [{name: DevKubeVirtRelieveAndMigrate, plugins: {balance: {enabled: [LowNodeUtilization]}}}]"),
 		configMap("taints", "profiles: [{name: t, plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]"),
 		configMap("rebalancer", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\n"),
+		configMap("invalid", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\nrefreshes: -1\n"),
 	}
 	client := fake.NewClientset(objects...)
 	of := func(pods []*corev1.Pod, c *cluster.Configuration) *facts {
@@ -230,6 +231,9 @@ func TestRead(t *testing.T) {
 	}
 	if g = of([]*corev1.Pod{pod("gone", "/bin/rebalancer")}, nil); g.configurationErr == nil || len(g.checks()) != 4 {
 		t.Error("its configuration does not exist, and checks pass over it")
+	}
+	if g = of([]*corev1.Pod{pod("invalid", "/bin/rebalancer")}, nil); g.configurationErr == nil || len(g.checks()) != 4 {
+		t.Error("its configuration is invalid, and checks take it for one that only plans")
 	}
 
 	// The policies of many pods are not read, and pods of other namespaces are not taken for the rebalancer.
