@@ -277,8 +277,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       ])),
       r.stay.length && text("h3", "Other pods of hot nodes stay"),
       r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
-      r.resting?.length && text("p", "The load does not show the last move yet of hot nodes: " + list(r.resting), "note"),
-      r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
+      r.resting?.length && text("p", "Hot nodes whose load does not show their last move yet: " + list(r.resting), "note"),
+      r.deferred?.length && text("p", "Hot nodes that wait because of the limits of moves: " + list(r.deferred), "note"),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
       r.moves.length && text("p", `To plan anew in a terminal, run this. The rebalancer moves pods in mode Evict.`, "note"),
     ];

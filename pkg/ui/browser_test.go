@@ -584,7 +584,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`document.querySelector("#plan").click()`)
 	tb.WaitFor("#moves-answer .verdict", "▲ 1 move off 1 hot node.")
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
-	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
+	tb.Shows("#moves-answer", "Hot nodes whose load does not show their last move yet: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
 	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production")
 	tb.Exec(`history.back()`)

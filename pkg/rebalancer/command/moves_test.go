@@ -105,7 +105,7 @@ func TestReport_NoMoves(t *testing.T) {
 NODE  RESOURCE  BEFORE  AFTER   LINE
 a     CPU       90.0 %  90.0 %  80.0 %
 
-The load does not show the last move yet of hot nodes: a
+Hot nodes whose load does not show their last move yet: a
 `},
 	} {
 		r, want := tc.r, head+tc.want

@@ -84,10 +84,10 @@ func (r *Report) Print(p *terminal.Printer) {
 		}
 	}
 	if len(r.Resting) > 0 {
-		p.Printf("\nThe load does not show the last move yet of hot nodes: %s\n", text.FirstN(r.Resting))
+		p.Printf("\nHot nodes whose load does not show their last move yet: %s\n", text.FirstN(r.Resting))
 	}
 	if len(r.Deferred) > 0 {
-		p.Printf("\nLimits of moves leave out hot nodes: %s\n", text.FirstN(r.Deferred))
+		p.Printf("\nHot nodes that wait because of the limits of moves: %s\n", text.FirstN(r.Deferred))
 	}
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// controllers has the kinds of controllers that create a pod again elsewhere, as far as is known. The scheduler reads all of them.
+// controllers has the kinds of controllers that are known to create a pod again elsewhere. The scheduler watches all these kinds.
 var controllers = map[string]func(informers.SharedInformerFactory) cache.SharedIndexInformer{
 	"ReplicaSet": func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 		return f.Apps().V1().ReplicaSets().Informer()
@@ -25,7 +25,7 @@ var controllers = map[string]func(informers.SharedInformerFactory) cache.SharedI
 	},
 }
 
-// controller is an object of a kind in controllers. labels are those of its pods.
+// controller is an object of a kind in controllers. labels are those of the controller's pods.
 type controller struct {
 	kind     string
 	meta     *metav1.ObjectMeta
@@ -48,7 +48,7 @@ func newController(object any) controller {
 	return c
 }
 
-// findController returns a controller; false if it is gone, or of another kind.
+// findController returns a controller; false if the controller is gone, or of another kind.
 func findController(s *sim.Scheduler, kind, namespace, name string, uid types.UID) (c controller, ok bool) {
 	informer := controllers[kind]
 	if informer == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 )
 
-// Bars of a workload whose move failed. The first lasts firstBar; each further failure doubles it.
 const (
+	// After a failed move, the workload is barred for firstBar. Each further failure doubles the bar, up to longestBar.
 	firstBar   = 15 * time.Minute
 	longestBar = 6 * time.Hour
 	// remembered is how long a workload's last move counts as disruption.
@@ -49,7 +49,7 @@ type madeMove struct {
 type Moving struct {
 	Move
 	Began time.Time `json:"began"`
-	// Newest is when the youngest pod of the controller was created. Known are the UIDs of all pods of that moment.
+	// Newest is when the controller's youngest pod was created before the move. Known are the UIDs of its pods created at that time.
 	Newest time.Time   `json:"newest"`
 	Known  []types.UID `json:"known,omitempty"`
 	// Controlled says that the number of replicas was known when the move began.
@@ -58,7 +58,7 @@ type Moving struct {
 	Ending time.Duration `json:"ending,omitempty"`
 	// Unscheduled is the last time when the replacement had no node and no scheduler ran.
 	Unscheduled time.Time `json:"unscheduled,omitzero"`
-	// movedBefore is when the node's move before this one began, and workloadMovedBefore when that of the workload did.
+	// movedBefore and workloadMovedBefore are nodeHistory.moved and Workload.Moved before the move. cancel restores them.
 	movedBefore, workloadMovedBefore time.Time
 	// replacement is the pod in place of the moved one, as it was found last; nil if there was none.
 	replacement *corev1.Pod
@@ -97,7 +97,7 @@ func Outcomes() []Outcome {
 // others may have made the node hot, and no tenant may stop the moves of others.
 func (o Outcome) Failed() bool { return o == Returned || o == NotReady }
 
-// landed reports whether a replacement is ready on another node, which ends a row of failures.
+// landed reports whether a replacement is ready on another node. A landing resets the failure count.
 func (o Outcome) landed() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
 
 // Record is a move that ended.
@@ -196,7 +196,7 @@ func (h *History) Begin(m *Move, now time.Time) {
 	h.workloadOf(m.Workload).Moved = now
 }
 
-// End records how the move of the pod ended: with a ready replacement, or with none in time.
+// End records how the move of the pod ended. The replacement is ready or back on the source; nil if none was ready in time.
 func (h *History) End(
 	ctx context.Context, cluster Cluster, c *api.Configuration, pod types.UID, replacement *corev1.Pod,
 ) Outcome {
@@ -229,7 +229,7 @@ func (h *History) land(ctx context.Context, cluster Cluster, c *api.Configuratio
 	}
 }
 
-// lookWith compares the record's node with its line. Pods that are bound to it count: one without a node may still go elsewhere.
+// lookWith compares the record's node with its line. Only bound pods count, because a pod without a node may still go elsewhere.
 // Pending usage counts as in plans, and so does what replacements use beyond their expected usage.
 func (h *History) lookWith(ctx context.Context, cluster Cluster, c *api.Configuration, r *Record) (n LoadedNode, err error) {
 	info, err := cluster.Scheduler.NodeInfo(ctx, r.Node)
@@ -253,7 +253,7 @@ func (h *History) lookWith(ctx context.Context, cluster Cluster, c *api.Configur
 	return n, nil
 }
 
-// beyond returns what replacements use beyond their expected usage, by their UID. They are of moves that landed or are under way.
+// beyond returns what replacements use beyond their expected usage, by UID, for moves that landed or are under way.
 func (h *History) beyond() map[types.UID]podusage.Amounts {
 	beyond := map[types.UID]podusage.Amounts{}
 	for _, m := range h.underWay {
@@ -269,7 +269,7 @@ func (h *History) beyond() map[types.UID]podusage.Amounts {
 	return beyond
 }
 
-// podsUnderWay returns the pods of moves under way, and their replacements. Of each two, only one counts.
+// podsUnderWay returns the evicted pods of moves under way, and their replacements. Callers count each pair as one pod.
 func (h *History) podsUnderWay() map[types.UID]bool {
 	pods := map[types.UID]bool{}
 	for _, m := range h.underWay {
@@ -324,8 +324,8 @@ func noteUntil(pods *map[types.UID]time.Time, pod types.UID, until time.Time) {
 	(*pods)[pod] = until
 }
 
-// count counts a failure for the circuit breaker. Failures of one namespace stop only that, because its tenant can cause them. Once
-// the breaker was open, failures of two namespaces must follow to open it again.
+// count counts a failure for the circuit breaker. Failures of one namespace stop only moves of its pods, because its tenant can
+// cause them. After the breaker was open, only failures of two namespaces open it again.
 func (h *History) count(r *Record, c *api.Configuration) {
 	until := r.Ended.Add(c.BreakerDuration.Duration)
 	if len(h.failures(r.Namespace)) >= c.BreakerFailures {

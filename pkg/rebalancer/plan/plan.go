@@ -118,7 +118,7 @@ type planner struct {
 	budgets []*budget
 	// perNamespace counts moves under way, and perHour those of the last hour, both with those of the plan.
 	perNamespace, perHour map[string]int
-	// ending counts moves under way whose pod only ends: they take no place.
+	// ending counts moves under way that only wait for their pod to terminate: they take no place.
 	ending int
 	// landedHot are the workloads whose last move did.
 	landedHot map[string]bool
