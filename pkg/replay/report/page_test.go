@@ -29,7 +29,7 @@ var spread = map[string]float64{
 }
 
 // synthetic is a report of a day in steps of five minutes. The utilization of each node wanders about a mean that follows the time
-// of day; figures are counted from it.
+// of day; the report's figures are counted from the utilization.
 func synthetic(nodes, runs int, policies ...string) *Report {
 	const steps = 288
 	r := &Report{
@@ -88,12 +88,12 @@ func render(t *testing.T, r *Report) string {
 	return string(page)
 }
 
-func TestWrite_IncompleteReports(t *testing.T) {
+func TestRender_IncompleteReports(t *testing.T) {
 	for name, r := range map[string]*Report{
-		"no policy":               hotReport(),
-		"one policy":              hotReport(hot("A", 500, 600)),
-		"no hot minutes":          hotReport(hot(Stock, 0), hot("A", 0)),
-		"clairvoyant without any": hotReport(hot(Stock, 1000), hot(Clairvoyant, 0)),
+		"no policy":                       hotReport(),
+		"one policy":                      hotReport(hot("A", 500, 600)),
+		"no hot minutes":                  hotReport(hot(Stock, 0), hot("A", 0)),
+		"no hot minutes with clairvoyant": hotReport(hot(Stock, 1000), hot(Clairvoyant, 0)),
 	} {
 		t.Run(name, func(t *testing.T) { render(t, r) })
 	}
@@ -142,7 +142,7 @@ func TestSize(t *testing.T) {
 			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
 		}
 		// 5000 nodes · 15 charts · 32 columns = 2,400,000 bytes: 288 steps in 32 columns are 9 a column.
-		if want := "each column is the mean of 45 min instead of 5 min"; !strings.Contains(page, want) {
+		if want := "To keep this page small, each column is the mean of 45 min instead of 5 min"; !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	})

@@ -10,14 +10,14 @@ import (
 const (
 	// noiseBound is the relative difference of hot node-minutes that is within noise.
 	noiseBound = 0.10
-	// minHotMinutes is the sum over all runs that a comparison needs: below it, one pod makes the difference.
+	// minHotMinutes is the sum over all runs that a comparison needs. With a lower sum, one pod makes the difference.
 	minHotMinutes = 100
 
 	// Noise tells how far to trust a comparison.
 	Noise = "Other tie-breaking alone changes the hot node-minutes of a day by 5 to 7 %. On one day, ignore differences below 10 %."
 )
 
-// Verdict compares the policy of the fewest hot node-minutes with stock, with the next best and with clairvoyant.
+// Verdict compares the policy with the fewest hot node-minutes with stock, with the next best and with clairvoyant.
 func (r *Report) Verdict() []string {
 	best := r.Best()
 	if best == nil {
@@ -80,27 +80,26 @@ func againstClairvoyant(best, clairvoyant *PolicyReport) string {
 	return fmt.Sprintf("Clairvoyant, which knows the future, has %s than %s.", compared, best.Name)
 }
 
-// emptyNodes names the policy that leaves most nodes without a pod. It must be no hotter than stock, and free a node more.
+// emptyNodes names the policy with the most empty nodes, of those with one more than stock and no more hot node-minutes.
 func (r *Report) emptyNodes(stock *PolicyReport) string {
 	if stock == nil {
 		return ""
 	}
-	leastInUse, _, _ := stock.Summary(InUse)
-	inUseOfStock, most := leastInUse, (*PolicyReport)(nil)
-	leastInUse--
+	inUseOfStock, _, _ := stock.Summary(InUse)
+	leastInUse, emptiest := inUseOfStock-1, (*PolicyReport)(nil)
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		ratio, ok := p.ratio(stock, Hot)
 		if inUse, _, _ := p.Summary(InUse); p.Name != Clairvoyant && ok && ratio <= 1 && inUse <= leastInUse {
-			leastInUse, most = inUse, p
+			leastInUse, emptiest = inUse, p
 		}
 	}
-	if most == nil {
+	if emptiest == nil {
 		return ""
 	}
 	nodes := float64(r.Nodes)
 	return fmt.Sprintf("On average %s leaves %s of %s without a pod, and stock %s. Such nodes could be switched off. "+
-		"%[1]s has no more hot node-minutes.", most.Name, Number(nodes-leastInUse, 1),
+		"%[1]s has no more hot node-minutes than stock.", emptiest.Name, Number(nodes-leastInUse, 1),
 		text.Count(r.Nodes, "node"), Number(nodes-inUseOfStock, 1))
 }
 

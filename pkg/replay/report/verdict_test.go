@@ -80,7 +80,7 @@ func TestVerdict_EmptyNodes(t *testing.T) {
 	}{
 		{"a policy that frees nodes at no more heat is named", // 100 - (80 + 83)/2 = 18.5, 100 - 98.5 = 1.5
 			inUse(hot("A", 500, 500), 80, 83), "On average A leaves 18.5 of 100 nodes without a pod, and stock 1.5. " +
-				"Such nodes could be switched off. A has no more hot node-minutes."},
+				"Such nodes could be switched off. A has no more hot node-minutes than stock."},
 		{"a hotter one is not", inUse(hot("A", 500, 501), 80, 83), ""},
 		{"half a node is too little", inUse(hot("A", 400, 400), 98, 98), ""},
 		{"clairvoyant is no policy to choose", inUse(hot(Clairvoyant, 400, 400), 50, 50), ""},
