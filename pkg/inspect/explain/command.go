@@ -21,13 +21,13 @@ type explainOptions struct {
 	file    string
 	top     int
 	nodes   []string
-	// last asks for the record.
+	// last shows the scheduler's record of the decision.
 	last bool
 	// schedulerName replaces the pod's.
 	schedulerName string
 }
 
-// Command returns the command explain. It says which pods were moved, by origins.
+// Command returns the command explain. Origins says which pods replace moved ones.
 func Command(origins cluster.ReadOrigins) *cobra.Command {
 	o := &explainOptions{cluster: kubectl.NewFlags(), origins: origins}
 	command := &cobra.Command{
@@ -37,8 +37,8 @@ func Command(origins cluster.ReadOrigins) *cobra.Command {
 ruled out, and the scores of the others. It names the plugin that decided. The scheduler's own code decides, with
 its configuration and the cluster's present objects and load. Nothing is written to the cluster.
 
-A placed pod is explained as if it had no node yet. Its node counts neither its requests nor its usage. The usage
-is measured by Prometheus or metrics-server, else estimated. Quantiles (statistic P95 or Max) still include it.
+A placed pod is explained as if it had no node yet: its requests and usage are taken off its node. Prometheus or
+metrics-server measures that usage; without them, it is estimated. Quantiles (P95 or Max) still include the usage.
 
 TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob or namespace, or kubectl's
 short name. Of a workload, the next pod is explained. Of a namespace, each pod has a line; --top limits them, to 100 by default.
@@ -49,7 +49,7 @@ and LimitRange defaults. For RuntimeClasses, other admission plugins and webhook
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
-Exit codes: 0 some node takes each pod, 1 none does without preemption, 2 unknown.`,
+Exit codes: 0 each pod fits some node, 1 a pod fits none without preemption, 2 unknown.`,
 		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
 

@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // patience is the deadline for what a test waits for.
@@ -36,7 +37,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset(node("a"), node("b"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
 	objects, err := Watch(ctx, connection(client), clock.RealClock{})
-	must(t, err)
+	check.OK(t, err)
 	c := profiles(t, byThreshold)
 	all, follower := objects.follow()
 	s, err := sim.New(ctx, sim.Options{
@@ -44,9 +45,9 @@ func TestWatch_AppliesChanges(t *testing.T) {
 		Plugins: plugins.NewRegistry(loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(), clocktesting.NewFakeClock(now),
 			func(...metrics.Registerable) {}),
 	})
-	must(t, err)
+	check.OK(t, err)
 	r, err := New(s, c.Profiles, Options{})
-	must(t, err)
+	check.OK(t, err)
 	pods := func(name string) string {
 		t.Helper()
 		result, err := r.Pods(ctx, name)
@@ -60,14 +61,14 @@ func TestWatch_AppliesChanges(t *testing.T) {
 		return strings.Join(names, ", ")
 	}
 	// Both were listed; what the handlers say of the list is nothing new.
-	must(t, follower.Apply(s))
+	check.OK(t, follower.Apply(s))
 	if got, want := pods("a"), "p 1, q 1"; got != want {
 		t.Fatalf("pods of a: %s, want %s", got, want)
 	}
 	core := client.CoreV1()
 	done := func(_ any, err error) {
 		t.Helper()
-		must(t, err)
+		check.OK(t, err)
 	}
 	again := pod("q", "b", "2", "1Gi", -1) // deleted and created under its name
 	again.UID = "another"
@@ -114,20 +115,20 @@ func TestObjects_Follow(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset(node("a"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
 	objects, err := Watch(ctx, connection(client), clock.RealClock{})
-	must(t, err)
+	check.OK(t, err)
 	simulate := func(all []runtime.Object) *sim.Scheduler {
 		t.Helper()
 		s, err := sim.New(ctx, sim.Options{
 			Configuration: profiles(t, byThreshold), Objects: all,
 			Plugins: plugins.NewRegistry(loads{}.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 		})
-		must(t, err)
+		check.OK(t, err)
 		return s
 	}
 	podsOf := func(s *sim.Scheduler) string {
 		t.Helper()
 		infos, err := s.NodeInfos(ctx)
-		must(t, err)
+		check.OK(t, err)
 		var names []string
 		for _, p := range infos[0].GetPods() {
 			names = append(names, p.GetPod().Name)
@@ -138,11 +139,11 @@ func TestObjects_Follow(t *testing.T) {
 	all, firstFollower := objects.follow()
 	first := simulate(all)
 	all, secondFollower := objects.follow()
-	must(t, client.CoreV1().Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{}))
+	check.OK(t, client.CoreV1().Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{}))
 	_, err = client.CoreV1().Pods("ns").Create(ctx, pod("r", "a", "1", "1Gi", -1), metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	for deadline := time.Now().Add(patience); podsOf(first) != "q, r"; time.Sleep(time.Millisecond) {
-		must(t, firstFollower.Apply(first))
+		check.OK(t, firstFollower.Apply(first))
 		if time.Now().After(deadline) {
 			t.Fatalf("pods of the first: %s, want q, r", podsOf(first))
 		}
@@ -151,7 +152,7 @@ func TestObjects_Follow(t *testing.T) {
 	if got := podsOf(second); got != "p, q" {
 		t.Errorf("pods of the second: %s at first, want p, q", got)
 	}
-	must(t, secondFollower.Apply(second))
+	check.OK(t, secondFollower.Apply(second))
 	if got := podsOf(second); got != "q, r" {
 		t.Errorf("pods of the second: %s, want q, r", got)
 	}
@@ -204,7 +205,7 @@ func TestWatch_Unreachable(t *testing.T) {
 		"refused": {Host: "https://127.0.0.1:1"}, "timeout": {Host: "https://127.0.0.1:1", Timeout: 1},
 	} {
 		client, err := kubernetes.NewForConfig(c)
-		must(t, err)
+		check.OK(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err = Watch(ctx, connection(client), clock.RealClock{})
 		if ctx.Err() != nil || err == nil || !strings.HasPrefix(err.Error(), "list ") {

@@ -33,13 +33,13 @@ type Session struct {
 	// find reads the configuration, and simulate opens a simulation of it with the objects.
 	find     func() (*cluster.Configuration, error)
 	simulate func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error)
-	// configurationRead is when the last read of the configuration began; zero asks for one. configurationErr is why it, or its
-	// simulation, failed.
+	// configurationRead is when the last read of the configuration began; zero asks for one. configurationErr is why the read failed,
+	// or the simulation of the configuration.
 	configurationRead time.Time
 	configurationErr  error
 	// background delivers the function that Update calls when work in the background has ended; nil if none runs.
 	background chan func()
-	// opening is whether that work opens a simulation.
+	// opening is whether the work in the background opens a simulation.
 	opening bool
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
@@ -62,7 +62,7 @@ type simulation struct {
 	end context.CancelFunc
 }
 
-// Open reads the load of a cluster for the first time. What it starts ends with ctx.
+// Open reads the load of a cluster for the first time. Watches and goroutines end with ctx.
 func Open(
 	ctx context.Context, c *cluster.Connection, configuration cluster.ConfigurationOptions, source cluster.SourceOptions, o Options,
 ) (*Session, error) {
@@ -70,16 +70,16 @@ func Open(
 	s.find = func() (*cluster.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
 	s.simulate = func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error) {
 		ctx, end := context.WithCancel(ctx)
-		cluster, err := c.Open(ctx, cluster.Options{Configuration: of.Decoded, Objects: objects, Source: source, IgnoreExtenders: true})
+		opened, err := c.Open(ctx, cluster.Options{Configuration: of.Decoded, Objects: objects, Source: source, IgnoreExtenders: true})
 		var reader *Reader
 		if err == nil {
-			reader, err = New(cluster.Scheduler, of.Decoded.Profiles, o)
+			reader, err = New(opened.Scheduler, of.Decoded.Profiles, o)
 		}
 		if err != nil {
 			end()
 			return nil, fmt.Errorf("%s: %w", of.Origin, err)
 		}
-		return &simulation{of, cluster, reader, end}, nil
+		return &simulation{of, opened, reader, end}, nil
 	}
 	found, err := s.find()
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
 	return pods, nil
 }
 
-// refreshOrigins reads now and then which pods were moved. It keeps the last answer if it fails, or takes long.
+// refreshOrigins reads now and then which pods were moved. If a read fails or takes long, the last answer stays.
 func (s *Session) refreshOrigins(ctx context.Context) {
 	const interval, timeout = 30 * time.Second, 3 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -31,6 +31,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
@@ -39,7 +40,7 @@ const window = 5 * time.Minute
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// loads are what was measured of nodes over any window.
+// loads are the measurements by node. They hold for every window.
 type loads map[string]load.NodeLoad
 
 func (l loads) provider() *readingtest.Loads {
@@ -71,25 +72,11 @@ func pod(name, node, cpu, memory string, running time.Duration) *corev1.Pod {
 	return p
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-func same(t *testing.T, what string, want, got any, options ...cmp.Option) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, options...); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 func profiles(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
 	tb.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().
 		Decode([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+yaml), nil, nil)
-	must(tb, err)
+	check.OK(tb, err)
 	return object.(*schedulerconfig.KubeSchedulerConfiguration)
 }
 
@@ -115,12 +102,12 @@ func newReader(tb testing.TB, yaml string, l loads, o Options, objects ...runtim
 		Configuration: c, Objects: objects,
 		Plugins: plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 	})
-	must(tb, err)
+	check.OK(tb, err)
 	return New(s, c.Profiles, o)
 }
 
-// newCluster returns a reader of three nodes.
-func newCluster(tb testing.TB, o Options) *Reader {
+// newClusterReader returns a reader of three nodes.
+func newClusterReader(tb testing.TB, o Options) *Reader {
 	tb.Helper()
 	annotated := node("b")
 	annotated.Annotations = map[string]string{loadthreshold.Annotation: "cpu=60,memory=80"}
@@ -131,20 +118,20 @@ func newCluster(tb testing.TB, o Options) *Reader {
 		node("a"), annotated, node("c"),
 		pod("old", "a", "1", "1Gi", time.Hour), pod("young", "a", "1", "2Gi", time.Minute), pod("assumed", "a", "1", "1Gi", -1),
 		pod("b-0", "b", "3", "3Gi", time.Hour), pod("c-0", "c", "3", "3Gi", time.Hour))
-	must(tb, err)
+	check.OK(tb, err)
 	return r
 }
 
 func nodesOf(tb testing.TB, r *Reader, s Selection) *Nodes {
 	tb.Helper()
 	nodes, err := r.Nodes(tb.Context(), s)
-	must(tb, err)
+	check.OK(tb, err)
 	return nodes
 }
 
 var approximately = cmpopts.EquateApprox(0, 1e-9)
 
-// figures are those of a Resource that do not repeat the objects.
+// figures are the fields of a Resource that tests compare. An unset figure is -1.
 type figures struct {
 	State                                  string
 	Age, Measured                          float64
@@ -177,8 +164,8 @@ func figuresOf(r *Resource) figures {
 }
 
 func TestNodes(t *testing.T) {
-	nodes := nodesOf(t, newCluster(t, Options{}), Selection{})
-	same(t, "view", View{SchedulerName: "byload", Plugin: "LoadThreshold", Time: now}, nodes.View)
+	nodes := nodesOf(t, newClusterReader(t, Options{}), Selection{})
+	check.Equal(t, "view", View{SchedulerName: "byload", Plugin: "LoadThreshold", Time: now}, nodes.View)
 	var got []figures
 	for _, n := range nodes.Nodes {
 		for _, r := range n.Resources() {
@@ -198,16 +185,16 @@ func TestNodes(t *testing.T) {
 		{"Absent", -1, -1, 0, 50, 50, 40, false, true, "3", "6", "8"},
 		{"Absent", -1, -1, 0, 25, 25, -1, false, false, "3Gi", "12Gi", "16Gi"},
 	}
-	same(t, "nodes", want, got, approximately)
+	check.Equal(t, "nodes", want, got, approximately)
 	if n := nodes.Nodes[0]; n.Name != "a" || n.Pods != 3 || !slices.Equal(n.Profiles, []string{"byload"}) {
 		t.Errorf("the first node is %s with %d pods of %q, want a with 3 of byload", n.Name, n.Pods, n.Profiles)
 	}
 }
 
 func TestNodes_Selection(t *testing.T) {
-	r := newCluster(t, Options{})
+	r := newClusterReader(t, Options{})
 	selector, err := labels.Parse("zone in (of-a,of-c)")
-	must(t, err)
+	check.OK(t, err)
 	for _, tc := range []struct {
 		name string
 		s    Selection
@@ -236,7 +223,7 @@ func namesOf(nodes []*Row) string {
 
 func TestNodes_UnknownLoad(t *testing.T) {
 	r, err := newReader(t, byThreshold, loads{"a": {load.Memory: measurement(0.5, 0)}}, Options{}, node("a"))
-	must(t, err)
+	check.OK(t, err)
 	nodes := nodesOf(t, r, Selection{})
 	if cpu := nodes.Nodes[0].CPU; !slices.Equal(nodes.Unknown, []string{"cpu"}) || cpu.LinePercent != nil {
 		t.Errorf("unknown is %v and the line of cpu %v, want cpu without a line", nodes.Unknown, cpu.LinePercent)
@@ -273,9 +260,9 @@ func TestNew(t *testing.T) {
 }
 
 func TestPods(t *testing.T) {
-	r := newCluster(t, Options{})
+	r := newClusterReader(t, Options{})
 	pods, err := r.Pods(t.Context(), "a")
-	must(t, err)
+	check.OK(t, err)
 	type row struct {
 		Name                                    string
 		CPU, CPUPending, Memory, MemoryPending  string
@@ -300,7 +287,7 @@ func TestPods(t *testing.T) {
 		{"assumed", "1", "1", "1Gi", "1Gi", 0, 0, 12.5, 6.25, -1},
 		{"old", "1", "0", "1Gi", "0", 100, 100, 0, 0, time.Hour},
 	}
-	same(t, "pods", want, got, approximately)
+	check.Equal(t, "pods", want, got, approximately)
 	of := nodesOf(t, r, Selection{Names: []string{"a"}}).Nodes[0]
 	if pods.Total.CPU.PendingPercent != of.CPU.PendingPercent ||
 		math.Abs(pods.Total.Memory.PendingPercent-of.Memory.PendingPercent) > 1e-9 {
@@ -315,8 +302,8 @@ func TestPods(t *testing.T) {
 }
 
 func TestPods_WithoutFreshLoad(t *testing.T) {
-	pods, err := newCluster(t, Options{}).Pods(t.Context(), "c")
-	must(t, err)
+	pods, err := newClusterReader(t, Options{}).Pods(t.Context(), "c")
+	check.OK(t, err)
 	// 3 of 6 cores and 3 of 12 GiB are requested.
 	if u := pods.Total.CPU; u.Usage.String() != "3" || u.UsagePercent != 50 || u.PendingPercent != 0 {
 		t.Errorf("total of cpu %+v, want 3 cores, half of the allocatable", u)
@@ -327,15 +314,15 @@ func TestPods_WithoutFreshLoad(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	nodes := nodesOf(t, newCluster(t, Options{}), Selection{Names: []string{"b"}})
+	nodes := nodesOf(t, newClusterReader(t, Options{}), Selection{Names: []string{"b"}})
 	text, err := json.Marshal(nodes)
-	must(t, err)
+	check.OK(t, err)
 	const want = `{"profile":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,"profiles":["byload"],` +
 		`"cpu":{"state":"Fresh","ageSeconds":30,"measuredAt":"2026-01-02T03:03:35Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
 		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"allocatablePercent":75,"requested":"3","allocatable":"6","capacity":"8"},` +
 		`"memory":{"state":"Expired","ageSeconds":3600,"measuredAt":"2026-01-02T02:04:05Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
 		`"linePercent":80,"lineAnnotated":true,"aboveLine":false,"allocatablePercent":75,"requested":"3Gi","allocatable":"12Gi","capacity":"16Gi"}}]}`
-	same(t, "JSON", want, string(text))
+	check.Equal(t, "JSON", want, string(text))
 }
 
 func TestSort(t *testing.T) {
@@ -363,7 +350,7 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// TestReader_AnyStatistic reads both windows by the limit's statistic alone: what was measured of it is shown, printed included.
+// TestReader_AnyStatistic shows and prints the measurements over both windows for each statistic of the limit.
 func TestReader_AnyStatistic(t *testing.T) {
 	for _, statistic := range []string{"Mean", "MeanPlusStdDev", "P95", "Max", "PredictedPeak"} {
 		yaml := `
@@ -373,7 +360,7 @@ profiles:
 `
 		l := loads{"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.5, time.Minute)}}
 		r, err := newReader(t, yaml, l, Options{}, node("a"))
-		must(t, err)
+		check.OK(t, err)
 		nodes := nodesOf(t, r, Selection{})
 		for _, want := range []struct {
 			of            *Resource
@@ -388,7 +375,7 @@ profiles:
 	}
 }
 
-// Statistics are shown beside another plugin's figures too.
+// TestPods_Workload shows statistics of workloads beside the figures of a plugin that does not use them.
 func TestPods_Workload(t *testing.T) {
 	c := profiles(t, `
 profiles:
@@ -408,11 +395,11 @@ profiles:
 		},
 		Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 	})
-	must(t, err)
+	check.OK(t, err)
 	r, err := New(s, c.Profiles, Options{})
-	must(t, err)
+	check.OK(t, err)
 	pods, err := r.Pods(t.Context(), "a")
-	must(t, err)
+	check.OK(t, err)
 	got := map[string]string{}
 	for _, p := range pods.Pods {
 		if w := p.Workload; w != nil {
@@ -421,5 +408,5 @@ profiles:
 	}
 	// The peak is 1,000 + 1.64·200 = 1,328. Ten pods were observed for an hour.
 	want := map[string]string{"limited": "web 1 200m 1200m 10h0m0s 1Gi", "free": "web 1 200m 1328m 10h0m0s 1Gi"}
-	same(t, "statistics", want, got)
+	check.Equal(t, "statistics", want, got)
 }

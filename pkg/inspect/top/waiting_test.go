@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // Pods with a node and pods that are being deleted do not wait. The oldest comes first.
@@ -31,7 +32,7 @@ func TestObjects_Waiting(t *testing.T) {
 	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.NewTime(now)), []string{"example.com/keep"}
 	client := fake.NewClientset(node("a"), created("new", "", time.Minute), unschedulable, deleted, created("placed", "a", time.Hour))
 	objects, err := Watch(t.Context(), connection(client), clock.RealClock{})
-	must(t, err)
+	check.OK(t, err)
 	want := []WaitingPod{
 		{
 			Namespace: unschedulable.Namespace, Name: "unschedulable", SchedulerName: text.Excerpt("plimsoll\x1b" + strings.Repeat("x", 1<<20)),
