@@ -2,8 +2,12 @@ package plugintest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // World is a cluster of 1 to 400 nodes that changes at random, and the handle of its scheduler.
@@ -171,4 +176,41 @@ func (w *World) Strangers() []fwk.NodeInfo {
 	foreign.SetNode(node)
 	foreign.AddPod(w.MakePod("stranger-2", "foreign"))
 	return []fwk.NodeInfo{copied, foreign}[:w.IntN(3)]
+}
+
+// CompareAnswers asks a stock plugin and ours about pods of 60 worlds that change at random. With COMPARE_FOR=1h, it takes as many
+// as fit in an hour. build returns the world of a seed and its plugins.
+func CompareAnswers(t *testing.T, build func(seed uint64) (w *World, stock, ours Spreader)) {
+	t.Helper()
+	worlds, end := 60, time.Time{}
+	if text := os.Getenv("COMPARE_FOR"); text != "" {
+		worlds, end = math.MaxInt, time.Now().Add(check.Value(time.ParseDuration(text))(t))
+	}
+	compared, filtered, scored, refused, seed := 0, 0, 0, 0, 0
+	for ; seed < worlds && (end.IsZero() || time.Now().Before(end)); seed++ {
+		w, stock, ours := build(uint64(seed))
+		for step := range 180 {
+			if step%3 == 0 {
+				w.Change()
+			}
+			q := Question{Pod: w.MakePod("incoming", ""), Nodes: w.Nodes, Strangers: w.Strangers(), Changed: w.Changes()}
+			want, got := q.Ask(t.Context(), stock, framework.NewCycleState()), q.Ask(t.Context(), ours, framework.NewCycleState())
+			if !slices.Equal(want.Said, got.Said) {
+				check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.Said, got.Said)
+				return
+			}
+			compared += len(want.Said)
+			for n, when := range map[*int]bool{
+				&filtered: want.Filtered, &scored: want.Scored, &refused: want.Passed < len(w.Nodes),
+			} {
+				if when {
+					*n++
+				}
+			}
+		}
+	}
+	t.Logf("%d answers; %d pods filtered, %d scored, %d with refused nodes", compared, filtered, scored, refused)
+	if least := 10 * seed; min(filtered, scored, refused) < least {
+		t.Errorf("%d pods filtered, %d scored, %d with refused nodes: too few to say that both are alike", filtered, scored, refused)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,44 +28,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAnswersAsTheStockPlugin compares with the stock plugin while pods, labels and nodes change at random. With AFFINITY_SEEDS=N, it
-// does so in N clusters.
+// TestAnswersAsTheStockPlugin compares with the stock plugin while pods, labels and nodes change at random.
 func TestAnswersAsTheStockPlugin(t *testing.T) {
-	seeds, err := strconv.Atoi(os.Getenv("AFFINITY_SEEDS"))
-	if err != nil {
-		seeds = 60
-	}
-	var compared, filtered, scored, refused int
-	for seed := range seeds {
-		w := newWorld(t, uint64(seed))
-		stock, ours := w.plugins(t, &schedulerconfig.InterPodAffinityArgs{
+	plugintest.CompareAnswers(t, func(seed uint64) (_ *plugintest.World, stock, ours plugintest.Spreader) {
+		w := newWorld(t, seed)
+		stock, ours = w.plugins(t, &schedulerconfig.InterPodAffinityArgs{
 			HardPodAffinityWeight: int32(seed % 3 * 7), IgnorePreferredTermsOfExistingPods: seed%4 == 3,
 		})
-		for step := range 60 {
-			w.Change()
-			for range 3 {
-				q := plugintest.Question{Pod: w.pod("incoming", ""), Nodes: w.Nodes, Strangers: w.Strangers(), Changed: w.Changes()}
-				want := q.Ask(t.Context(), stock, framework.NewCycleState())
-				got := q.Ask(t.Context(), ours, framework.NewCycleState())
-				if !slices.Equal(want.Said, got.Said) {
-					check.Equal(t, fmt.Sprint("seed ", seed, ", step ", step), want.Said, got.Said)
-					return
-				}
-				compared += len(want.Said)
-				for n, when := range map[*int]bool{
-					&filtered: want.Filtered, &scored: want.Scored, &refused: want.Passed < len(w.Nodes),
-				} {
-					if when {
-						*n++
-					}
-				}
-			}
-		}
-	}
-	t.Logf("%d answers; %d pods filtered, %d scored, %d with refused nodes", compared, filtered, scored, refused)
-	if least := 10 * seeds; filtered < least || scored < least || refused < least {
-		t.Errorf("%d pods filtered, %d scored, %d with refused nodes: too few to say that both plugins are alike", filtered, scored, refused)
-	}
+		return w.World, stock, ours
+	})
 }
 
 // TestAnswersAsTheStockPlugin_PodGroups changes pods without a new generation, as the cycles of pod groups do.
