@@ -88,7 +88,7 @@ func TestIndex_Terms(t *testing.T) {
 		}}
 		node.AddPod(pod)
 	}
-	many := make([]string, maxNamespaces+1)
+	many := make([]string, maxLists+1)
 	for i := range many {
 		many[i] = fmt.Sprint("many-", i)
 	}
@@ -105,11 +105,11 @@ func TestIndex_Terms(t *testing.T) {
 		namespace, app string
 		want           int
 	}{
-		{"a", "web", 4}, // 1, 5, and 4 and 6 of any namespace
+		{"a", "web", 4}, // 1, 4, 5, 6
 		{"b", "web", 3}, // 3, 4, 6
-		{"a", "db", 2},  // 2, 5
-		{"a", "x", 1},   // 5
-		{"b", "x", 0},
+		{"a", "db", 3},  // 2, 5, 6
+		{"a", "x", 2},   // 5, 6
+		{"b", "x", 1},   // 6, which has too many lists, is looked at for each pod
 	} {
 		got := 0
 		pod := st.MakePod().Namespace(tt.namespace).Label("app", tt.app).Obj()

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -56,8 +57,8 @@ func (t *Terms) each(yield func(*fwk.AffinityTerm) bool) {
 // anyNamespace is the namespace of labels that pods of any namespace may have. No namespace has this name.
 const anyNamespace = "*"
 
-// maxNamespaces bounds the lists of a term, whose namespaces any tenant's pods decide.
-const maxNamespaces = 8
+// maxLists bounds the lists of a class, whose terms and namespaces any tenant's pods decide.
+const maxLists = 64
 
 // listTerms lists the class once for each of its terms and namespaces. Of the labels that a term requires, the one with the fewest
 // classes is taken. A term that requires none is listed under the label without name.
@@ -65,21 +66,31 @@ func (ix *Index) listTerms(c *Class) {
 	if c.Terms == nil {
 		return
 	}
-	for t := range c.Terms.each {
+	c.Terms.listed = ix.listsOf(c.Terms)
+	for _, l := range c.Terms.listed {
+		list(ix.termed, l, c)
+	}
+}
+
+// listsOf returns the labels to list the terms under. Terms with too many are looked at for each pod.
+func (ix *Index) listsOf(terms *Terms) (lists []label) {
+	for t := range terms.each {
 		requirements, selectable := t.Selector.Requirements()
 		if !selectable {
 			continue
 		}
-		namespaces := t.Namespaces.UnsortedList()
-		if _, selects := t.NamespaceSelector.Requirements(); selects || len(namespaces) > maxNamespaces {
-			namespaces = []string{anyNamespace}
+		namespaces := t.Namespaces
+		if _, selects := t.NamespaceSelector.Requirements(); selects {
+			namespaces = sets.New(anyNamespace)
 		}
-		for _, namespace := range namespaces {
-			l := ix.rarest(namespace, t.Selector, requirements)
-			list(ix.termed, l, c)
-			c.Terms.listed = append(c.Terms.listed, l)
+		if len(lists)+len(namespaces) > maxLists {
+			return []label{{namespace: anyNamespace}}
+		}
+		for namespace := range namespaces {
+			lists = append(lists, ix.rarest(namespace, t.Selector, requirements))
 		}
 	}
+	return lists
 }
 
 // rarest returns the label to list a selector under.
