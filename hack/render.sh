@@ -8,7 +8,7 @@ set -euo pipefail
 out=$(realpath "${1:-$(dirname "$0")/../manifests}")
 cd "$(dirname "$0")/.."
 
-GOOS= GOARCH= go run ./test/cluster/build/build-parts helm >&2
+KUBERNETES= hack/parts.sh helm >&2
 
 # Neither plugins nor settings of the developer's Helm may change the result.
 home=$(mktemp -d)

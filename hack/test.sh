@@ -41,7 +41,7 @@ selected() { [[ " $suites " == *" $1 "* ]]; }
 # flags_of MINOR: sets flags to the go flags of an older minor.
 flags_of() { flags=("-modfile=hack/kubernetes/$1/go.mod" "-tags=kubernetes_${1//./_}"); }
 
-build_parts() { go run ./test/cluster/build/build-parts "$@"; }
+build_parts() { hack/parts.sh "$@" >/dev/null; }
 
 # test_units begins with what takes long, and waits for other programs: at the end nothing would run beside it.
 test_units() {

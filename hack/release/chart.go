@@ -32,7 +32,7 @@ func chartArchive(version string) string {
 }
 
 func (r *release) packageChart(ctx context.Context) (string, error) {
-	if err := r.command(ctx, []string{"GOOS=", "GOARCH="}, "go", "run", "./test/cluster/build/build-parts", "helm"); err != nil {
+	if err := r.command(ctx, []string{"KUBERNETES="}, "hack/parts.sh", "helm"); err != nil {
 		return "", err
 	}
 	if err := r.markPrerelease(); err != nil {

@@ -55,7 +55,7 @@ func commitAll(t *testing.T, repository string) {
 func stubRepository(t *testing.T) string {
 	t.Helper()
 	root := mustOutput(t, ".", "git", "rev-parse", "--show-toplevel")
-	mustOutput(t, root, "go", "run", "./test/cluster/build/build-parts", "helm")
+	mustOutput(t, root, "hack/parts.sh", "helm")
 	stub := filepath.Join(t.TempDir(), "stub")
 	mustOutput(t, ".", "go", "build", "-ldflags=-s -w", "-o", stub, "./testdata/stub")
 	t.Setenv("STUB", stub)

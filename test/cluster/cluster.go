@@ -20,8 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 //go:embed config
@@ -51,13 +49,13 @@ type Options struct {
 }
 
 // Parts returns the programs that a cluster with these options needs in BinDir.
-func (o Options) Parts() []build.Part {
-	parts := []build.Part{build.Etcd(), build.KubeAPIServer()}
+func (o Options) Parts() []string {
+	parts := []string{"etcd", "kube-apiserver"}
 	if !o.StoreOnly {
-		parts = append(parts, build.KWOK(), build.Prometheus())
+		parts = append(parts, "kwok", "prometheus")
 	}
 	if o.MetricsServer {
-		parts = append(parts, build.MetricsServer())
+		parts = append(parts, metricsServerName)
 	}
 	if o.Scheduler != "" {
 		parts = append(parts, o.scheduler())
@@ -65,11 +63,11 @@ func (o Options) Parts() []build.Part {
 	return parts
 }
 
-func (o Options) scheduler() build.Part {
+func (o Options) scheduler() string {
 	if o.Race {
-		return build.KubeSchedulerRace()
+		return "kube-scheduler-race"
 	}
-	return build.KubeScheduler()
+	return "kube-scheduler"
 }
 
 // Endpoints are the addresses of a cluster's parts.

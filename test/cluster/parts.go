@@ -14,13 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const (
@@ -145,7 +142,7 @@ func (c *Cluster) RunPrometheus(
 			return r, err
 		}
 	}
-	return c.runReplica(ctx, build.Prometheus(), "http", func(port int) *Process {
+	return c.runReplica(ctx, "prometheus", "http", func(port int) *Process {
 		return c.process(name, respondsOK("http://"+address(port)+"/-/ready"),
 			"--config.file="+config, "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
 	})
@@ -153,7 +150,7 @@ func (c *Cluster) RunPrometheus(
 
 // runReplica runs a program that listens at a free port. Another process may take the port between its choice and its use.
 func (c *Cluster) runReplica(
-	ctx context.Context, part build.Part, scheme string, listening func(port int) *Process,
+	ctx context.Context, program, scheme string, listening func(port int) *Process,
 ) (r Replica, err error) {
 	for range tries {
 		var port int
@@ -161,7 +158,7 @@ func (c *Cluster) runReplica(
 			return r, err
 		}
 		r = Replica{listening(port), scheme + "://" + address(port)}
-		r.path = filepath.Join(c.options.BinDir, part.Name)
+		r.path = filepath.Join(c.options.BinDir, program)
 		if err = c.run(ctx, r.Process); err == nil || !inUse(err) {
 			return r, err
 		}
@@ -172,13 +169,13 @@ func (c *Cluster) runReplica(
 
 // RunRebalancer runs a rebalancer with these arguments, and waits until it serves. The name is also that of its log.
 func (c *Cluster) RunRebalancer(ctx context.Context, name string, args ...string) (Replica, error) {
-	return c.runReplica(ctx, build.Rebalancer(), "http", func(port int) *Process {
+	return c.runReplica(ctx, "rebalancer", "http", func(port int) *Process {
 		return c.process(name, respondsOK("http://"+address(port)+"/readyz"), append(args, "--listen-address="+address(port))...)
 	})
 }
 
 func (c *Cluster) scheduler() *Process {
-	return c.process(c.options.scheduler().Name, respondsOK(schedulerURL(c.ports.scheduler, "/readyz")),
+	return c.process(c.options.scheduler(), respondsOK(schedulerURL(c.ports.scheduler, "/readyz")),
 		append(c.schedulerArgs(schedulerConfig, c.ports.scheduler), c.options.SchedulerArgs...)...)
 }
 
@@ -193,12 +190,12 @@ func schedulerURL(port int, path string) string { return "https://" + address(po
 
 // RunScheduler runs one more scheduler, with the permissions of Options.Scheduler, and waits until it is ready. The name is also
 // that of its log; configuration is as in Options.Scheduler. Metrics and profiles take no certificate, so they need no API server.
-func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part, configuration string) (r Replica, err error) {
+func (c *Cluster) RunScheduler(ctx context.Context, name, program, configuration string) (r Replica, err error) {
 	config := name + ".yaml"
 	if err := c.render(config, configuration, c.Endpoints); err != nil {
 		return r, err
 	}
-	return c.runReplica(ctx, part, "https", func(port int) *Process {
+	return c.runReplica(ctx, program, "https", func(port int) *Process {
 		return c.process(name, respondsOK(schedulerURL(port, "/readyz")), append(c.schedulerArgs(config, port),
 			"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/heap,/debug/pprof/profile")...)
 	})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // TestProcess_Failed asks for the state of a process that takes its time to end.
@@ -78,7 +77,7 @@ func TestProcess_StopBeforeRestart(t *testing.T) {
 func TestRunReplica(t *testing.T) {
 	for taken, runs := range map[int]bool{2: true, tries: false} {
 		c, begun := &Cluster{dir: t.TempDir(), options: Options{BinDir: "/bin"}}, 0
-		p, err := c.runReplica(t.Context(), build.Part{Name: "sh"}, "http", func(int) *Process {
+		p, err := c.runReplica(t.Context(), "sh", "http", func(int) *Process {
 			begun++
 			script, ready := "echo address already in use; exit 1", errors.New("it does not listen")
 			if begun > taken {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -226,7 +225,7 @@ func startChaos(t *testing.T) *chaos {
 // runReplicas runs two replicas of each scheduler in place of the running ones. suffix tells their names from earlier ones.
 func (c *chaos) runReplicas(e environment, suffix, plugins string) {
 	e.t.Helper()
-	parts := [...]build.Part{build.KubeScheduler(), build.StockKubeScheduler()}
+	parts := [...]string{"kube-scheduler", "stock-kube-scheduler"}
 	var starting errgroup.Group
 	for i := range c.schedulers {
 		s := &c.schedulers[i]

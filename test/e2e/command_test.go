@@ -18,8 +18,7 @@ import (
 
 func runScheduler(t *testing.T, args ...string) (exitCode int, stdout, stderr string) {
 	t.Helper()
-	dir := binDir(t)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "kube-scheduler"), args...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binDir, "kube-scheduler"), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {

@@ -135,10 +135,9 @@ func documented(t *testing.T, text string) string {
 func (e environment) shell(command string, replace ...string) string {
 	e.t.Helper()
 	command = strings.NewReplacer(replace...).Replace(command)
-	dir := binDir(e.t)
 	cmd := exec.CommandContext(e.ctx, "bash", "-o", "pipefail", "-c", command)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.AdminKubeconfig, "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.AdminKubeconfig, "PATH="+binDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		e.t.Fatalf("%s: %v\n%s", command, err, out)

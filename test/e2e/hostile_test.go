@@ -14,7 +14,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -99,7 +98,7 @@ func endlessSeries(w http.ResponseWriter, r *http.Request) {
 // same time, so that one that is busy slows down both. A machine that stalls may hit one of them, but not again and again.
 func (s *hostileSource) checkPlacement(e environment) {
 	const rounds = 3
-	check.Value(e.RunScheduler(e.ctx, stockProfile, build.StockKubeScheduler(), header+"profiles: [{schedulerName: stock}]"))(e.t)
+	check.Value(e.RunScheduler(e.ctx, stockProfile, "stock-kube-scheduler", header+"profiles: [{schedulerName: stock}]"))(e.t)
 	watched := e.watchBindings()
 	s.become(e, "series without end", endlessSeries)
 

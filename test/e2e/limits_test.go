@@ -254,8 +254,7 @@ func (e environment) refused(pod cluster.Pod, reason *regexp.Regexp) {
 
 func (e environment) describe(kind, name string) string {
 	e.t.Helper()
-	dir := binDir(e.t)
-	cmd := exec.CommandContext(e.ctx, filepath.Join(dir, "kubectl"), "--kubeconfig="+e.AdminKubeconfig, "describe", kind, name)
+	cmd := exec.CommandContext(e.ctx, filepath.Join(binDir, "kubectl"), "--kubeconfig="+e.AdminKubeconfig, "describe", kind, name)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -20,7 +20,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const installed = "plimsoll-doctor"
@@ -250,7 +249,7 @@ func TestDoctor_Scheduler(t *testing.T) {
 	}
 
 	// A real scheduler takes the lead.
-	shared.runs(t, "doctors-scheduler", build.KubeScheduler(), quickLease(text))
+	shared.runs(t, "doctors-scheduler", "kube-scheduler", quickLease(text))
 	releaseLater(t)
 	waitUntil(t, func() bool {
 		report = shared.byDiscovery(t)
@@ -304,7 +303,7 @@ func TestOtherMinor(t *testing.T) {
 func TestDoctor_SchedulerMetrics(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", cluster.Unmeasured+"1")
 	configuration := string(mustRead(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)))
-	replica, err := shared.RunScheduler(t.Context(), "scraped-scheduler", build.KubeScheduler(),
+	replica, err := shared.RunScheduler(t.Context(), "scraped-scheduler", "kube-scheduler",
 		configuration+"clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}\n")
 	must(t, err)
 	t.Cleanup(func() { _ = replica.Kill() })

@@ -23,7 +23,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // window is that of the shared cluster's plugins.
@@ -606,7 +605,7 @@ func TestExplain_Last(t *testing.T) {
 	}
 	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "a", CPU: "8", Memory: "32Gi"}, cluster.Node{Name: "b", CPU: "8", Memory: "32Gi"}))
 	load(map[string]float64{"a": 0.30, "b": 0.80})
-	replica, err := shared.RunScheduler(ctx, "recording-scheduler", build.KubeScheduler(), quickly(recording))
+	replica, err := shared.RunScheduler(ctx, "recording-scheduler", "kube-scheduler", quickly(recording))
 	must(t, err)
 	t.Cleanup(func() { _ = replica.Kill() })
 	waitUntil(t, func() bool { // with load

@@ -27,7 +27,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // scene is what doctor looks at: a configuration with flags, or with the flag --scheduler an installed scheduler.
@@ -779,9 +778,9 @@ func supervise(t *testing.T, p *cluster.Process) {
 }
 
 // runs runs a scheduler for the length of the test.
-func (e *environment) runs(t *testing.T, name string, part build.Part, configuration string) cluster.Replica {
+func (e *environment) runs(t *testing.T, name string, program string, configuration string) cluster.Replica {
 	t.Helper()
-	replica, err := e.RunScheduler(t.Context(), name, part, configuration+"clientConnection: {kubeconfig: "+e.AdminKubeconfig+"}\n")
+	replica, err := e.RunScheduler(t.Context(), name, program, configuration+"clientConnection: {kubeconfig: "+e.AdminKubeconfig+"}\n")
 	must(t, err)
 	t.Cleanup(func() { replica.Resume(); _ = replica.Kill() })
 	supervise(t, replica.Process)
@@ -808,9 +807,9 @@ const hanging = "hanging"
 func schedulerFaults() []fault {
 	var replica cluster.Replica
 	var ours string
-	runs := func(t *testing.T, part build.Part, configuration string) {
+	runs := func(t *testing.T, program string, configuration string) {
 		t.Helper()
-		replica = shared.runs(t, "hanging-scheduler", part, configuration)
+		replica = shared.runs(t, "hanging-scheduler", program, configuration)
 	}
 	resume := func(*testing.T, *scene) { replica.Resume() }
 	scheduled := func(t *testing.T, name string) {
@@ -831,25 +830,25 @@ func schedulerFaults() []fault {
 			"Run the image of Plimsoll",
 			func(t *testing.T, _ *scene) {
 				must(t, replica.Kill())
-				runs(t, build.StockKubeScheduler(), "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
+				runs(t, "stock-kube-scheduler", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
 					"leaderElection: {leaderElect: false}\nprofiles: [{schedulerName: "+hanging+"}]\n")
 				serves(t)
 			},
 			prose(func(t *testing.T, _ *scene) {
 				must(t, replica.Kill())
-				runs(t, build.KubeScheduler(), ours)
+				runs(t, "kube-scheduler", ours)
 				serves(t)
 			}).on(func(t *testing.T, s *scene) {
 				s.profile(0)["schedulerName"] = hanging
 				ours = string(mustRead(t, s.file(t)))
 				atInstalled(t, s)
-				runs(t, build.KubeScheduler(), ours)
+				runs(t, "kube-scheduler", ours)
 				serves(t)
 			}).vanishes(ownImage)},
 		{"a scheduler that hangs", "pods.waiting", doctor.Error, "its scheduler has looked at no pod for", "save its log, and restart it",
 			func(t *testing.T, s *scene) {
 				s.profile(0)["schedulerName"] = hanging
-				runs(t, build.KubeScheduler(), string(mustRead(t, s.file(t))))
+				runs(t, "kube-scheduler", string(mustRead(t, s.file(t))))
 				t.Cleanup(func() {
 					must(t, shared.DeletePods(context.WithoutCancel(t.Context()), "default",
 						metav1.ListOptions{FieldSelector: "spec.schedulerName=" + hanging}))
@@ -878,7 +877,7 @@ func schedulerFaults() []fault {
 				must(t, err)
 				shared.install(t, text, strings.ToLower(host))
 				s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
-				runs(t, build.KubeScheduler(), text)
+				runs(t, "kube-scheduler", text)
 				releaseLater(t)
 				waitUntil(t, func() bool { return statusOf(shared.byDiscovery(t), "scheduler.leader") == doctor.OK })
 			}).except(" logs ")}, // KWOK's pods have none

@@ -104,16 +104,12 @@ func TestMain(m *testing.M) {
 }
 
 func run(ctx context.Context, m *testing.M) (code int, err error) {
-	builder, err := build.New(ctx, os.Stderr)
+	binDir, err := build.Programs(ctx, os.Stderr, append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(),
+		"kubectl", "kubectl-plimsoll", "load-watcher", "rebalancer", "stock-kube-scheduler")...)
 	if err != nil {
 		return 0, err
 	}
-	options := cluster.Options{BinDir: builder.BinDir(), Scheduler: configuration, AuditLog: true, ScrapeInterval: scrapeInterval}
-	parts := append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(), build.Kubectl(), build.KubectlPlimsoll(), build.LoadWatcher(),
-		build.Rebalancer(), build.StockKubeScheduler())
-	if err := builder.Build(ctx, parts...); err != nil {
-		return 0, err
-	}
+	options := cluster.Options{BinDir: binDir, Scheduler: configuration, AuditLog: true, ScrapeInterval: scrapeInterval}
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return 0, err
@@ -124,7 +120,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	shared = &environment{Cluster: c, binDir: builder.BinDir(), configuration: filepath.Join(dir, "scheduler.yaml")}
+	shared = &environment{Cluster: c, binDir: binDir, configuration: filepath.Join(dir, "scheduler.yaml")}
 	text, err := render(configuration, c.Endpoints)
 	if err != nil {
 		return 0, err
@@ -201,7 +197,7 @@ func (e *environment) plimsollReading(t *testing.T, stdin string, args ...string
 // run runs kubectl-plimsoll with these arguments and no others.
 func (e *environment) run(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(e.binDir, build.KubectlPlimsoll().Name), args...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(e.binDir, "kubectl-plimsoll"), args...)
 	// Neither the user's kubeconfig nor a cluster that the tests themselves run in.
 	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
 	var stdout, stderr bytes.Buffer

@@ -31,7 +31,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // movingConfiguration is that of a scheduler of its own, whose lease shows that it runs.
@@ -48,7 +47,7 @@ type rebalancerRun struct {
 // runMoving runs a scheduler with a profile moving for the length of the test.
 func runMoving(t *testing.T, name, configuration string) cluster.Replica {
 	t.Helper()
-	scheduler, err := shared.RunScheduler(t.Context(), name, build.KubeScheduler(), configuration)
+	scheduler, err := shared.RunScheduler(t.Context(), name, "kube-scheduler", configuration)
 	must(t, err)
 	t.Cleanup(func() { _ = scheduler.Stop() })
 	supervise(t, scheduler.Process)

@@ -21,7 +21,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // startShadow runs the shadow of the stock profile's pods with the profile plimsoll, and returns its URL.
@@ -30,7 +29,7 @@ func (e *environment) startShadow(t *testing.T) string {
 	port, err := cluster.FreePort()
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	cmd := exec.CommandContext(ctx, filepath.Join(e.binDir, build.KubectlPlimsoll().Name), "shadow", "run", "--config="+e.writeConfiguration(t, quickly(configuration)),
+	cmd := exec.CommandContext(ctx, filepath.Join(e.binDir, "kubectl-plimsoll"), "shadow", "run", "--config="+e.writeConfiguration(t, quickly(configuration)),
 		"--profile=plimsoll", "--scheduler-name=default-scheduler", "--kubeconfig="+e.AdminKubeconfig, fmt.Sprintf("--listen-address=127.0.0.1:%d", port))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var log bytes.Buffer

@@ -25,7 +25,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // sound is a row of the tables: a scene in which nothing is wrong.
@@ -178,7 +177,7 @@ func TestDoctor_SoundInstalled(t *testing.T) {
 		_ = shared.Client.CoordinationV1().Leases(installed).
 			Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
 	})
-	shared.serves(t, shared.runs(t, "sound-scheduler", build.KubeScheduler(), text), leader)
+	shared.serves(t, shared.runs(t, "sound-scheduler", "kube-scheduler", text), leader)
 
 	d := editDeployment(t, func(*appsv1.Deployment) {})
 	shared.addReplica(t, "plimsoll-evicted", d.Spec.Template.Spec, d.Spec.Template.Labels)
@@ -316,7 +315,7 @@ func loadWatcher(t *testing.T) string {
 	port, err := cluster.FreePort()
 	must(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.LoadWatcher().Name),
+	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "load-watcher"),
 		"--listen-address="+address, "--kubeconfig="+shared.AdminKubeconfig, "--metrics-provider-name=Prometheus",
 		"--metrics-provider-address="+shared.Endpoints.Prometheus, "--window=10s", "--windows=10s", "--refresh-interval=1s")
 	must(t, cmd.Start())

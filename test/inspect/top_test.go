@@ -21,7 +21,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const (
@@ -240,7 +239,7 @@ func TestTop_Errors(t *testing.T) {
 func TestTop_Watch(t *testing.T) {
 	shared.clear(t)
 	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "watched", CPU: "8", Memory: "32Gi"}))
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "top", "-w",
+	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "kubectl-plimsoll"), "top", "-w",
 		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
 	out, err := cmd.StdoutPipe()

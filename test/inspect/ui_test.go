@@ -28,13 +28,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // startUI starts ui. It returns the process, what it writes to its standard error, and the URL of the page.
 func startUI(t *testing.T) (cmd *exec.Cmd, stderr *bytes.Buffer, address *url.URL) {
 	t.Helper()
-	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "ui", "--no-open",
+	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "kubectl-plimsoll"), "ui", "--no-open",
 		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
 	out, err := cmd.StdoutPipe()

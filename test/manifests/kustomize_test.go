@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const ownImage = "registry.example.com/plimsoll:0.2.0-k8s1.37"
@@ -30,7 +29,7 @@ func TestOwnImage(t *testing.T) {
 	if !found {
 		t.Fatal("docs/install.md has no kustomization")
 	}
-	kubectl := check.Value(filepath.Abs(filepath.Join(root, "bin", build.Kubectl().Name)))(t)
+	kubectl := check.Value(filepath.Abs(filepath.Join(root, "bin", "kubectl")))(t)
 	for _, tt := range []struct {
 		folder string
 		files  []string

@@ -28,11 +28,7 @@ const root = "../.."
 
 // TestMain builds the programs that are missing.
 func TestMain(m *testing.M) {
-	builder, err := build.New(context.Background(), os.Stderr)
-	if err == nil {
-		err = builder.Build(context.Background(), build.Helm(), build.Kubectl(), build.Promtool())
-	}
-	if err != nil {
+	if _, err := build.Programs(context.Background(), os.Stderr, "helm", "kubectl", "promtool"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -63,15 +63,11 @@ type playground struct {
 func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	p := &playground{progress: progress{out: out, start: time.Now()}}
 	options := cluster.Options{Scheduler: schedulerConfig}
-	builder, err := build.New(ctx, out)
+	options.BinDir, err = build.Programs(ctx, out, append(options.Parts(), "kubectl-plimsoll", "rebalancer")...)
 	if err != nil {
 		return err
 	}
-	if err := builder.Build(ctx, append(options.Parts(), build.KubectlPlimsoll(), build.Rebalancer())...); err != nil {
-		return err
-	}
-	options.BinDir = builder.BinDir()
-	p.kubectlPlimsoll = filepath.Join(builder.BinDir(), build.KubectlPlimsoll().Name)
+	p.kubectlPlimsoll = filepath.Join(options.BinDir, "kubectl-plimsoll")
 
 	p.progress.say("starting etcd, kube-apiserver, KWOK, Prometheus and bin/kube-scheduler")
 	if p.Cluster, err = cluster.Start(ctx, options); err != nil {
@@ -89,7 +85,7 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	if !keep {
 		return failures
 	}
-	if err := p.explainKeeping(ctx, builder); err != nil {
+	if err := p.explainKeeping(ctx); err != nil {
 		return err
 	}
 	// The user ends it with Ctrl-C.
@@ -97,13 +93,14 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	return failures
 }
 
-func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder) error {
+func (p *playground) explainKeeping(ctx context.Context) error {
 	kubectl := "kubectl"
 	if _, err := exec.LookPath(kubectl); err != nil {
-		if err := builder.Build(ctx, build.Kubectl()); err != nil {
+		binDir, err := build.Programs(ctx, p.progress.out, "kubectl")
+		if err != nil {
 			return err
 		}
-		kubectl = filepath.Join(builder.BinDir(), build.Kubectl().Name)
+		kubectl = filepath.Join(binDir, "kubectl")
 	}
 	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus, p.kubectlPlimsoll,
 		p.SchedulerConfiguration(), strings.Join(whatIfArgs(), " "))

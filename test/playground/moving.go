@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 //go:embed moving.yaml
@@ -74,7 +73,7 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 		p.createNode(ctx, node, cluster.Load{Usage: cluster.Usage{CPU: cpu, Memory: "4Gi"}}, nil)
 	}
 	must(p.CreatePods(ctx, movingPods()...))
-	scheduler := got(p.RunScheduler(ctx, movingProfile, build.KubeScheduler(), movingScheduler))
+	scheduler := got(p.RunScheduler(ctx, movingProfile, "kube-scheduler", movingScheduler))
 	defer func() { must(scheduler.Stop()) }()
 	removeBudgets := p.createBudgets(ctx)
 	defer removeBudgets()

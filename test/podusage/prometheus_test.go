@@ -40,12 +40,8 @@ var bin string
 
 // TestMain builds the programs that are missing.
 func TestMain(m *testing.M) {
-	builder, err := build.New(context.Background(), os.Stderr)
-	if err == nil {
-		bin = builder.BinDir()
-		err = builder.Build(context.Background(), build.Prometheus(), build.Promtool())
-	}
-	if err != nil {
+	var err error
+	if bin, err = build.Programs(context.Background(), os.Stderr, "prometheus", "promtool"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -181,8 +181,7 @@ func writeFile(path string, mode fs.FileMode, content io.Reader) (err error) {
 
 func TestImage(t *testing.T) {
 	b := newImageBuilder(t)
-	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
-	check.OK(t, builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher(), build.KubectlPlimsoll()))
+	check.Value(build.Programs(t.Context(), os.Stderr, "kube-scheduler", "load-watcher", "kubectl-plimsoll"))(t)
 	image := b.image(t, "", "BINARIES=prebuilt")
 	m, c := image.open(t)
 	checkImage(t, c, image.unpack(t, m))

@@ -119,11 +119,11 @@ func (b bom) version(name string) string {
 
 // TestRelease makes a release of one platform from real programs. hack/release tests the rest with stubs.
 func TestRelease(t *testing.T) {
-	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
-	check.OK(t, builder.Build(t.Context(), build.Helm()))
-	kubernetes := check.Value(builder.Kubernetes(t.Context()))(t)
+	binDir := check.Value(build.Programs(t.Context(), os.Stderr, "helm"))(t)
+	listed := check.Value(exec.CommandContext(t.Context(), "go", "list", "-m", "-f={{.Version}}", "k8s.io/kubernetes").Output())(t)
+	kubernetes := strings.TrimSpace(string(listed))
 	minor := strings.TrimPrefix(kubernetes[:strings.LastIndex(kubernetes, ".")], "v")
-	repo := clone(t, builder.Root())
+	repo := clone(t, filepath.Dir(binDir))
 	dist := filepath.Join(t.TempDir(), "dist")
 	// Without the profile, what other tests compiled serves here too.
 	cmd := exec.CommandContext(t.Context(), "make", "release", "VERSION=v1.2.3", "DIST="+dist, "KUBERNETES_MINORS="+minor,

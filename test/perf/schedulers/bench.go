@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -400,7 +399,7 @@ func (b *bench) run(ctx context.Context, s side) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	r, err := b.cluster.RunScheduler(ctx, s.name, build.Part{Name: s.program}, configuration)
+	r, err := b.cluster.RunScheduler(ctx, s.name, s.program, configuration)
 	p := process{r, s.name}
 	if err != nil || len(s.profile.plugins) == 0 { // no plugin reads load
 		return p, err

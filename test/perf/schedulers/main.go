@@ -69,7 +69,7 @@ func parse(args []string) (c comparison, err error) {
 			return c, fmt.Errorf("profile: %q is none; the profiles are %s", s.profile, profileNames())
 		}
 		if p.stock {
-			s.program = build.StockKubeScheduler().Name
+			s.program = "stock-kube-scheduler"
 		}
 		c.sides[i] = side{name: s.name, program: s.program, profile: p}
 	}
@@ -82,15 +82,11 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	builder, err := build.New(ctx, os.Stderr)
+	binDir, err := build.Programs(ctx, os.Stderr, "etcd", "kube-apiserver", "kube-scheduler", "stock-kube-scheduler")
 	if err != nil {
 		return err
 	}
-	parts := []build.Part{build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.StockKubeScheduler()}
-	if err := builder.Build(ctx, parts...); err != nil {
-		return err
-	}
-	b, err := newBench(ctx, builder.BinDir(), c.workload)
+	b, err := newBench(ctx, binDir, c.workload)
 	if err != nil {
 		return err
 	}
