@@ -88,8 +88,9 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// Endpoints are the addresses of the parts.
 	Endpoints Endpoints
-	// All of these may be stopped, paused and started again at any time. Scheduler is nil if Options.Scheduler is empty.
-	Etcd, APIServer, Prometheus, Scheduler *Process
+	// All of these may be stopped, paused and started again at any time. Scheduler has no Process if Options.Scheduler is empty.
+	Etcd, APIServer, Prometheus *Process
+	Scheduler                   Replica
 
 	options Options
 	// dir holds all files of the cluster.
@@ -153,7 +154,7 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	if o.MetricsServer {
-		if err := c.registerMetricsServer(ctx); err != nil {
+		if err := c.create(ctx, "metrics-server.yaml"); err != nil {
 			return nil, err
 		}
 	}
@@ -164,8 +165,8 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o.MetricsServer {
 		rest = append(rest, c.metricsServer())
 	}
-	if c.Scheduler != nil {
-		rest = append(rest, c.Scheduler)
+	if c.Scheduler.Process != nil {
+		rest = append(rest, c.Scheduler.Process)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, p := range rest {
@@ -270,21 +271,20 @@ func (c *Cluster) prepare() (err error) {
 	if err := os.CopyFS(c.dir, configs); err != nil {
 		return err
 	}
-	prometheus, err := fs.ReadFile(configs, "prometheus.yaml")
-	if err != nil {
-		return err
+	for _, name := range []string{"prometheus.yaml", "metrics-server.yaml"} {
+		text, readErr := fs.ReadFile(configs, name)
+		if err := errors.Join(readErr, c.render(name, string(text), map[string]any{
+			"KWOK": address(c.ports.kwok), "Interval": cmp.Or(c.options.ScrapeInterval, time.Second), "MetricsServer": c.ports.metricsServer,
+		})); err != nil {
+			return err
+		}
 	}
-	if err := c.render("prometheus.yaml", string(prometheus), map[string]any{
-		"KWOK": address(c.ports.kwok), "Interval": cmp.Or(c.options.ScrapeInterval, time.Second),
-	}); err != nil {
-		return err
-	}
-	c.Etcd, c.APIServer, c.Prometheus = c.etcd(), c.apiServer(), c.prometheus()
+	c.Etcd, c.APIServer, c.Prometheus = c.etcd(), c.apiServer(), c.prometheusAt("prometheus", "prometheus.yaml", c.ports.prometheus)
 	if c.options.Scheduler != "" {
 		if err := c.render(schedulerConfig, c.options.Scheduler, c.Endpoints); err != nil {
 			return err
 		}
-		c.Scheduler = c.scheduler()
+		c.Scheduler = c.schedulerAt(c.options.scheduler(), schedulerConfig, c.ports.scheduler, c.options.SchedulerArgs...)
 	}
 	return nil
 }

@@ -12,15 +12,10 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 )
 
-// Query runs an instant query that yields one series per node. It returns the value of each node by its name.
-func (c *Cluster) Query(ctx context.Context, promQL string) (map[string]float64, error) {
-	return c.queryAt(ctx, time.Now(), promQL)
-}
-
-func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map[string]float64, error) {
+// Query runs an instant query at a moment, which yields one series per node. It returns the value of each node by its name.
+func (c *Cluster) Query(ctx context.Context, at time.Time, promQL string) (map[string]float64, error) {
 	client, err := api.NewClient(api.Config{Address: c.Endpoints.Prometheus})
 	if err != nil {
 		return nil, err
@@ -41,16 +36,11 @@ func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map
 	return values, nil
 }
 
-// CPUUtilization returns each node's mean CPU utilization over a window that ends now, as a fraction of capacity. Prometheus
+// CPUUtilizationAt returns each node's mean CPU utilization over a window that ends then, as a fraction of capacity. Prometheus
 // measures it. Nodes without samples are left out.
-func (c *Cluster) CPUUtilization(ctx context.Context, window time.Duration) (map[string]float64, error) {
-	return c.CPUUtilizationAt(ctx, time.Now(), window)
-}
-
-// CPUUtilizationAt returns what CPUUtilization would have returned at a moment in the past.
 func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window time.Duration) (map[string]float64, error) {
 	promQL := fmt.Sprintf("sum by (node) (rate(node_cpu_usage_seconds_total[%s]))", model.Duration(window))
-	usage, err := c.queryAt(ctx, end, promQL)
+	usage, err := c.Query(ctx, end, promQL)
 	if err != nil {
 		return nil, err
 	}
@@ -65,31 +55,6 @@ func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window ti
 		}
 	}
 	return utilization, nil
-}
-
-// WaitCPUUtilizationAt waits until Prometheus has scraped everything before end, which may be in the future. It returns each node's
-// mean CPU utilization over the window up to end. It waits until all the named nodes are measured.
-func (c *Cluster) WaitCPUUtilizationAt(
-	ctx context.Context, end time.Time, window time.Duration, nodes ...string,
-) (map[string]float64, error) {
-	// A sample of the time before end is stored a little after it.
-	const ingestion = 2 * time.Second
-	var got map[string]float64
-	err := c.poll(ctx, "Prometheus to measure the load of the nodes", func(ctx context.Context) (missing string, err error) {
-		if left := time.Until(end.Add(ingestion)); left > 0 {
-			return fmt.Sprintf("the window ends in %s", left), nil
-		}
-		if got, err = c.CPUUtilizationAt(ctx, end, window); err != nil {
-			return "", err
-		}
-		for _, node := range nodes {
-			if _, ok := got[node]; !ok {
-				return node + " is not measured", nil
-			}
-		}
-		return "", nil
-	})
-	return got, err
 }
 
 // Expectation is the CPU utilization that Prometheus must measure.
@@ -124,33 +89,10 @@ func (c *Cluster) WaitCPUUtilization(ctx context.Context, e Expectation) (map[st
 	return got, err
 }
 
-// LateScrapes says which node lacks samples since a moment, or got one late; empty if none does. A rate over them may be off.
-func (c *Cluster) LateScrapes(ctx context.Context, since time.Time) (string, error) {
-	const late = 0.3
-	seconds := int(time.Since(since).Seconds())
-	samples, err := c.Query(ctx, fmt.Sprintf("count_over_time(node_cpu_usage_seconds_total[%ds])", seconds))
-	if err != nil {
-		return "", err
-	}
-	durations, err := c.Query(ctx, fmt.Sprintf(`max_over_time(scrape_duration_seconds{node!=""}[%ds])`, seconds))
-	if err != nil {
-		return "", err
-	}
-	for _, node := range slices.Sorted(maps.Keys(samples)) {
-		if n, took := int(samples[node]), durations[node]; n < seconds-1 || took > late {
-			return fmt.Sprintf("%s has %d samples in %d s, and a scrape took %.1f s", node, n, seconds, took), nil
-		}
-	}
-	return "", nil
-}
-
-// LatencyQuery is the PromQL of the nodes' HTTP latencies, in seconds.
-const LatencyQuery = "node_http_latency_seconds"
-
 // WaitLatency waits until Prometheus measures HTTP latencies of nodes.
 func (c *Cluster) WaitLatency(ctx context.Context, latency map[string]time.Duration) error {
 	return c.poll(ctx, "Prometheus to measure the latency of the nodes", func(ctx context.Context) (string, error) {
-		got, err := c.Query(ctx, LatencyQuery)
+		got, err := c.Query(ctx, time.Now(), "node_http_latency_seconds")
 		if err != nil {
 			return "", err
 		}
@@ -161,48 +103,6 @@ func (c *Cluster) WaitLatency(ctx context.Context, latency map[string]time.Durat
 		}
 		return "", nil
 	})
-}
-
-// WaitMetricsServer waits until metrics-server measures what is expected, over its own window.
-func (c *Cluster) WaitMetricsServer(ctx context.Context, e Expectation) error {
-	client, err := metricsclient.NewForConfig(c.admin)
-	if err != nil {
-		return err
-	}
-	var since time.Time
-	return c.poll(ctx, "metrics-server to measure the load of the nodes", func(ctx context.Context) (string, error) {
-		missing, err := c.missingInMetricsServer(ctx, client, e)
-		switch {
-		case err != nil || missing != "":
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		}
-		if err == nil && missing == "" && time.Since(since) < e.For {
-			missing = fmt.Sprintf("the load is as expected, but for less than %s", e.For)
-		}
-		return missing, err
-	})
-}
-
-func (c *Cluster) missingInMetricsServer(ctx context.Context, client metricsclient.Interface, e Expectation) (string, error) {
-	metrics, err := client.MetricsV1beta1().NodeMetricses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", err
-	}
-	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", err
-	}
-	got := map[string]float64{}
-	for _, n := range nodes.Items {
-		for _, m := range metrics.Items {
-			if m.Name == n.Name {
-				got[n.Name] = m.Usage.Cpu().AsApproximateFloat64() / n.Status.Capacity.Cpu().AsApproximateFloat64()
-			}
-		}
-	}
-	return e.missing(got), nil
 }
 
 // missing names a node whose utilization is not as expected. It returns an empty string if all are.

@@ -138,7 +138,7 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	pods := c.Client.CoreV1().Pods(loadNamespace)
 	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		err = c.setUsage(ctx, loadNamespace, pod.Name, load.Usage)
+		err = c.SetUsage(ctx, loadNamespace, pod.Name, load.Usage)
 	}
 	if err != nil {
 		return fmt.Errorf("giving node %s a load: %w", node, err)
@@ -146,7 +146,8 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	return nil
 }
 
-func (c *Cluster) setUsage(ctx context.Context, namespace, pod string, usage Usage) error {
+// SetUsage replaces what a pod uses.
+func (c *Cluster) SetUsage(ctx context.Context, namespace, pod string, usage Usage) error {
 	// A merge patch removes what is null.
 	annotations := map[string]any{
 		usageCPUAnnotation: nil, usageMemoryAnnotation: nil, cpuSwingAnnotation: nil, swingPeriodAnnotation: nil,
@@ -154,14 +155,11 @@ func (c *Cluster) setUsage(ctx context.Context, namespace, pod string, usage Usa
 	for name, value := range usage.Annotations() {
 		annotations[name] = value
 	}
-	patch := metadataPatch("annotations", annotations)
-	_, err := c.Client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
-}
-
-func metadataPatch(field string, values map[string]any) []byte {
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{field: values}}) // the values are strings
-	return patch
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}}) // the values are strings
+	if _, err := c.Client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("setting the usage of pod %s: %w", pod, err)
+	}
+	return nil
 }
 
 // SetLatency sets the HTTP latency of a node.
@@ -171,7 +169,7 @@ func (c *Cluster) SetLatency(ctx context.Context, node string, latency time.Dura
 
 // AnnotateNode sets an annotation of a node.
 func (c *Cluster) AnnotateNode(ctx context.Context, node, name, value string) error {
-	patch := metadataPatch("annotations", map[string]any{name: value})
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, name, value)
 	if _, err := c.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("annotating node %s: %w", node, err)
 	}

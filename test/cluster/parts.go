@@ -11,13 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
 const (
@@ -108,13 +106,9 @@ func (c *Cluster) kwok() *Process {
 	)
 }
 
-func (c *Cluster) prometheus() *Process {
-	return c.process("prometheus", respondsOK(c.Endpoints.Prometheus+"/-/ready"),
-		"--config.file="+c.path("prometheus.yaml"),
-		"--storage.tsdb.path=data",
-		"--web.listen-address="+address(c.ports.prometheus),
-		"--log.level=warn",
-	)
+func (c *Cluster) prometheusAt(name, config string, port int) *Process {
+	return c.process(name, respondsOK("http://"+address(port)+"/-/ready"),
+		"--config.file="+c.path(config), "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
 }
 
 // Replica is a program beside the parts, which serves at URL. It ends with the cluster.
@@ -133,19 +127,14 @@ func (c *Cluster) RunPrometheus(
 	if err != nil {
 		return r, err
 	}
-	config := c.path(name + ".yaml")
-	if err := os.WriteFile(config, []byte(edit(string(original))), 0o600); err != nil {
+	config := name + ".yaml"
+	for file, content := range files {
+		err = errors.Join(err, os.WriteFile(c.path(file), []byte(content), 0o600))
+	}
+	if err := errors.Join(err, os.WriteFile(c.path(config), []byte(edit(string(original))), 0o600)); err != nil {
 		return r, err
 	}
-	for file, content := range files {
-		if err := os.WriteFile(c.path(file), []byte(content), 0o600); err != nil {
-			return r, err
-		}
-	}
-	return c.runReplica(ctx, "prometheus", "http", func(port int) *Process {
-		return c.process(name, respondsOK("http://"+address(port)+"/-/ready"),
-			"--config.file="+config, "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
-	})
+	return c.runReplica(ctx, "prometheus", "http", func(port int) *Process { return c.prometheusAt(name, config, port) })
 }
 
 // runReplica runs a program that listens at a free port. Another process may take the port between its choice and its use.
@@ -174,31 +163,24 @@ func (c *Cluster) RunRebalancer(ctx context.Context, name string, args ...string
 	})
 }
 
-func (c *Cluster) scheduler() *Process {
-	return c.process(c.options.scheduler(), respondsOK(schedulerURL(c.ports.scheduler, "/readyz")),
-		append(c.schedulerArgs(schedulerConfig, c.ports.scheduler), c.options.SchedulerArgs...)...)
-}
-
-func (c *Cluster) schedulerArgs(config string, port int) []string {
-	return []string{
+// schedulerAt returns a scheduler. Requests for its metrics and profiles take no certificate, so they need no API server.
+func (c *Cluster) schedulerAt(name, config string, port int, args ...string) Replica {
+	url := "https://" + address(port)
+	return Replica{c.process(name, respondsOK(url+"/readyz"), append([]string{
 		"--config=" + c.path(config), "--bind-address=" + loopback, "--secure-port=" + strconv.Itoa(port),
 		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig, "--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
-	}
+		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/heap,/debug/pprof/profile",
+	}, args...)...), url}
 }
 
-func schedulerURL(port int, path string) string { return "https://" + address(port) + path }
-
 // RunScheduler runs one more scheduler, with the permissions of Options.Scheduler, and waits until it is ready. The name is also
-// that of its log; configuration is as in Options.Scheduler. Metrics and profiles take no certificate, so they need no API server.
+// that of its log; configuration is as in Options.Scheduler.
 func (c *Cluster) RunScheduler(ctx context.Context, name, program, configuration string) (r Replica, err error) {
 	config := name + ".yaml"
 	if err := c.render(config, configuration, c.Endpoints); err != nil {
 		return r, err
 	}
-	return c.runReplica(ctx, program, "https", func(port int) *Process {
-		return c.process(name, respondsOK(schedulerURL(port, "/readyz")), append(c.schedulerArgs(config, port),
-			"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/heap,/debug/pprof/profile")...)
-	})
+	return c.runReplica(ctx, program, "https", func(port int) *Process { return c.schedulerAt(name, config, port).Process })
 }
 
 // Metrics returns the metrics of the replica. A paused replica does not respond before ctx ends.
@@ -213,25 +195,6 @@ func (r Replica) Metrics(ctx context.Context) (Metrics, error) {
 // Get returns what the replica responds at a path.
 func (r Replica) Get(ctx context.Context, path string) (string, error) {
 	return getUnverified(ctx, r.URL+path)
-}
-
-// AskScheduler gets a path from the scheduler as the administrator, and returns the body of the response. It retries: a
-// scheduler that has just started is ready before it has loaded the authority of client certificates.
-func (c *Cluster) AskScheduler(ctx context.Context, path string) (string, error) {
-	// The scheduler's certificate is self-signed.
-	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
-		Insecure: true, CertFile: c.client.certFile("admin"), KeyFile: c.client.keyFile("admin"),
-	}})
-	if err != nil {
-		return "", err
-	}
-	defer client.CloseIdleConnections()
-	var body string
-	err = c.poll(ctx, "the scheduler to respond at "+path, func(ctx context.Context) (_ string, err error) {
-		body, err = get(ctx, client, schedulerURL(c.ports.scheduler, path))
-		return "", err
-	})
-	return body, err
 }
 
 func (c *Cluster) metricsServer() *Process {
@@ -257,53 +220,26 @@ func (c *Cluster) metricsServerReady(ctx context.Context) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1").Do(ctx).Error()
 }
 
-func (c *Cluster) registerMetricsServer(ctx context.Context) error {
-	// There is no service network here; a service of type ExternalName needs none.
-	_, err := c.Client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: metricsServerName},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
-	}, metav1.CreateOptions{})
+// create creates the objects of one of the configuration files, a YAML stream.
+func (c *Cluster) create(ctx context.Context, config string) error {
+	stream, err := os.ReadFile(c.path(config))
 	if err != nil {
-		return fmt.Errorf("creating the service of metrics-server: %w", err)
+		return err
+	}
+	objects, err := manifests.Objects(stream)
+	if err != nil {
+		return err
 	}
 	client, err := dynamic.NewForConfig(c.admin)
 	if err != nil {
 		return err
 	}
-	resource := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	_, err = client.Resource(resource).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": resource.GroupVersion().String(),
-		"kind":       "APIService",
-		"metadata":   map[string]any{"name": "v1beta1.metrics.k8s.io"},
-		"spec": map[string]any{
-			"group": "metrics.k8s.io", "version": "v1beta1",
-			"groupPriorityMinimum": int64(100), "versionPriority": int64(100),
-			"insecureSkipTLSVerify": true,
-			"service": map[string]any{
-				"namespace": metav1.NamespaceSystem, "name": metricsServerName, "port": int64(c.ports.metricsServer),
-			},
-		},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("registering metrics.k8s.io: %w", err)
-	}
-	return c.letSchedulerReadMetrics(ctx)
-}
-
-func (c *Cluster) letSchedulerReadMetrics(ctx context.Context) error {
-	const name = "plimsoll-reads-metrics"
-	_, roleErr := c.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}},
-		},
-	}, metav1.CreateOptions{})
-	_, bindingErr := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: schedulerUser}},
-	}, metav1.CreateOptions{})
-	if err := errors.Join(roleErr, bindingErr); err != nil {
-		return fmt.Errorf("letting the scheduler read metrics.k8s.io: %w", err)
+	for _, object := range objects {
+		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+		in := client.Resource(resource).Namespace(object.GetNamespace())
+		if _, err := in.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating %s of %s: %w", resource.Resource, config, err)
+		}
 	}
 	return nil
 }

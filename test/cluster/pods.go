@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
 	"k8s.io/utils/ptr"
 )
 
@@ -47,12 +48,16 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 		if p.Gate != "" {
 			gates = append(gates, corev1.PodSchedulingGate{Name: p.Gate})
 		}
+		var affinity *corev1.Affinity
+		if p.DaemonSetNode != "" {
+			affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(nil, p.DaemonSetNode)
+		}
 		_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: p.Name, GenerateName: p.generateName(), Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
 			},
 			Spec: corev1.PodSpec{
-				NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, Affinity: p.affinity(),
+				NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, Affinity: affinity,
 				NodeSelector: p.NodeSelector, SchedulingGates: gates, TerminationGracePeriodSeconds: new(int64),
 				Containers: []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
 			},
@@ -85,19 +90,6 @@ func (p Pod) owners() []metav1.OwnerReference {
 	return []metav1.OwnerReference{owner}
 }
 
-// affinity returns the affinity that the DaemonSet controller gives a pod for a node.
-func (p Pod) affinity() *corev1.Affinity {
-	if p.DaemonSetNode == "" {
-		return nil
-	}
-	node := corev1.NodeSelectorRequirement{
-		Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{p.DaemonSetNode},
-	}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{node}}},
-	}}}
-}
-
 // Replicate keeps so many pods with the replacement's labels alive until ctx ends, as a ReplicaSet's controller does.
 func (c *Cluster) Replicate(ctx context.Context, replicas int, replacement Pod) {
 	selector := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(replacement.Labels).String()}
@@ -111,24 +103,6 @@ func (c *Cluster) Replicate(ctx context.Context, replicas int, replacement Pod) 
 			_ = c.CreatePods(ctx, replacement) // or else with the next look
 		}
 	}, 2*pollInterval)
-}
-
-// LabelPod sets a label of a pod in the default namespace.
-func (c *Cluster) LabelPod(ctx context.Context, pod, name, value string) error {
-	patch := metadataPatch("labels", map[string]any{name: value})
-	_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("labeling pod %s: %w", pod, err)
-	}
-	return nil
-}
-
-// SetUsage replaces what a pod in the default namespace uses.
-func (c *Cluster) SetUsage(ctx context.Context, pod string, usage Usage) error {
-	if err := c.setUsage(ctx, metav1.NamespaceDefault, pod, usage); err != nil {
-		return fmt.Errorf("setting the usage of pod %s: %w", pod, err)
-	}
-	return nil
 }
 
 // CreatePriorityClass creates a priority class.

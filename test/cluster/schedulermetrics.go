@@ -16,15 +16,6 @@ import (
 // Metrics is what a program serves at /metrics, one sample per series. A histogram has the series _bucket, _sum and _count.
 type Metrics model.Vector
 
-// SchedulerMetrics returns the scheduler's metrics.
-func (c *Cluster) SchedulerMetrics(ctx context.Context) (Metrics, error) {
-	text, err := c.AskScheduler(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	return parseMetrics(text)
-}
-
 func parseMetrics(text string) (Metrics, error) {
 	decoder := expfmt.SampleDecoder{
 		Dec:  expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)),
@@ -47,12 +38,12 @@ func parseMetrics(text string) (Metrics, error) {
 // to succeed from now on. What Prometheus measured at the time of the call, the scheduler then knows.
 func (c *Cluster) WaitRefresh(ctx context.Context) error {
 	refreshes := func(m Metrics) Metrics { return m.Select("plimsoll_refresh_total", "result", "Success") }
-	before, err := c.SchedulerMetrics(ctx)
+	before, err := c.Scheduler.Metrics(ctx)
 	if err != nil {
 		return err
 	}
 	return c.poll(ctx, "the scheduler to read its load sources", func(ctx context.Context) (string, error) {
-		now, err := c.SchedulerMetrics(ctx)
+		now, err := c.Scheduler.Metrics(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -76,8 +67,8 @@ func (c *Cluster) Seen(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var b strings.Builder
-	if c.Scheduler != nil {
-		metrics, err := c.SchedulerMetrics(ctx)
+	if c.Scheduler.Process != nil {
+		metrics, err := c.Scheduler.Metrics(ctx)
 		fmt.Fprintf(&b, "the scheduler's metrics (error: %v):\n", err)
 		for _, sample := range metrics {
 			switch name := string(sample.Metric[model.MetricNameLabel]); name {
@@ -90,7 +81,7 @@ func (c *Cluster) Seen(ctx context.Context) string {
 		"sum by (node) (rate(node_cpu_usage_seconds_total[1m]))", "count_over_time(node_cpu_usage_seconds_total[1m])",
 		"max_over_time(scrape_duration_seconds[1m])",
 	} {
-		values, err := c.Query(ctx, promQL)
+		values, err := c.Query(ctx, time.Now(), promQL)
 		fmt.Fprintf(&b, "%s: %v (error: %v)\n", promQL, values, err)
 	}
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
@@ -98,20 +89,6 @@ func (c *Cluster) Seen(ctx context.Context) string {
 		fmt.Fprintf(&b, "pod %s waits: %s\n", pods.Items[i].Name, unschedulable(pods.Items[i]))
 	}
 	return b.String()
-}
-
-// WaitSchedulerMetrics waits until the scheduler's metrics show that it knows what is named.
-func (c *Cluster) WaitSchedulerMetrics(ctx context.Context, what string, shown func(Metrics) bool) error {
-	return c.poll(ctx, "the scheduler to know "+what, func(ctx context.Context) (string, error) {
-		now, err := c.SchedulerMetrics(ctx)
-		if err != nil {
-			return "", err
-		}
-		if !shown(now) {
-			return fmt.Sprintf("it shows %v and %v", now.Select("plimsoll_load_nodes"), now.Select(workloadsMetric)), nil
-		}
-		return "", nil
-	})
 }
 
 // Select returns the series of a metric that have all the given labels: name, value, name, value and so on.

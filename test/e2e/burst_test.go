@@ -85,7 +85,7 @@ func TestBurst(t *testing.T) {
 				return err
 			}
 			// Reading the metrics reads all watchers and counters while they are in use.
-			if _, err := e.SchedulerMetrics(ctx); err != nil {
+			if _, err := e.Scheduler.Metrics(ctx); err != nil {
 				return err
 			}
 		}

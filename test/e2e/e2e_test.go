@@ -100,7 +100,7 @@ func start(t *testing.T, o cluster.Options) environment {
 			if err := c.CopyLogs(t.ArtifactDir()); err != nil {
 				t.Error(err)
 			}
-			if c.Scheduler != nil {
+			if c.Scheduler.Process != nil {
 				log, err := c.Scheduler.Log()
 				t.Logf("the scheduler's log (%v):\n%s", err, lastLines(log, 40))
 				t.Log(c.Seen(context.WithoutCancel(t.Context())))

@@ -290,7 +290,7 @@ type attempts struct{ unschedulable, scheduled float64 }
 
 func (e environment) attempts(profile string) attempts {
 	e.t.Helper()
-	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
+	metrics := check.Value(e.Scheduler.Metrics(e.ctx))(e.t)
 	count := func(result string) float64 {
 		return metrics.Sum("scheduler_schedule_attempts_total", "profile", profile, "result", result)
 	}

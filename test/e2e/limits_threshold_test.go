@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -87,6 +88,13 @@ func (e environment) wantReasonOnPod() {
 	}
 }
 
+// label sets a label of a pod.
+func (e environment) label(pod, name, value string) {
+	e.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, name, value)
+	check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(e.ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{}))(e.t)
+}
+
 func (e environment) wantExempt() {
 	exempt := map[string]string{"exempt": "true"}
 	for _, pod := range []cluster.Pod{
@@ -99,9 +107,7 @@ func (e environment) wantExempt() {
 	}
 	// This pod gets the label of exempt pods while it waits.
 	e.refused(cluster.Pod{Name: "not-exempt", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
-	for name, value := range exempt {
-		e.must(e.LabelPod(e.ctx, "not-exempt", name, value))
-	}
+	e.label("not-exempt", "exempt", "true")
 	e.bound("not-exempt")
 }
 
@@ -215,7 +221,7 @@ func (e environment) wantBoundAfterFall() {
 	e.refused(cluster.Pod{Name: "waiting", Scheduler: profile, NodeSelector: pool("reject")}, aboveLine(2, 80))
 	e.placeLimited(cluster.Pod{Name: "bystander", Scheduler: "default-scheduler", NodeSelector: host("line-mild")})
 	for _, value := range numbered("changed", 3) {
-		e.must(e.LabelPod(e.ctx, "bystander", "unrelated", value))
+		e.label("bystander", "unrelated", value)
 	}
 	// When this pod is placed, the scheduler has seen the changes of the pods before it.
 	e.placeLimited(cluster.Pod{Name: "after-bystander", Scheduler: "default-scheduler", NodeSelector: host("line-mild")})
@@ -225,7 +231,7 @@ func (e environment) wantBoundAfterFall() {
 	var shown time.Time
 	e.eventually("the waiting pod to be bound", func() bool {
 		if shown.IsZero() {
-			load := check.Value(e.CPUUtilization(e.ctx, limitWindow))(e.t)
+			load := check.Value(e.CPUUtilizationAt(e.ctx, time.Now(), limitWindow))(e.t)
 			if load["reject-1"] < 0.80 {
 				shown = time.Now()
 			}

@@ -3,6 +3,13 @@ package e2e
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -27,7 +34,16 @@ func TestTargetLoadPacking_WorkedExampleWithMetricsServer(t *testing.T) {
 		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 10s", trusted),
 	})
 	e.workers(exampleWorkers()...)
-	e.must(e.WaitMetricsServer(e.ctx, cluster.Expectation{CPU: exampleLoad(), Tolerance: tolerance}))
+	admin := check.Value(clientcmd.BuildConfigFromFlags("", e.AdminKubeconfig))(t)
+	server := check.Value(metricsclient.NewForConfig(admin))(t)
+	e.eventually("metrics-server to measure the load of the nodes", func() bool {
+		got := map[string]float64{}
+		list, err := server.MetricsV1beta1().NodeMetricses().List(e.ctx, metav1.ListOptions{})
+		for i := range list.Items {
+			got[list.Items[i].Name] = list.Items[i].Usage.Cpu().AsApproximateFloat64() / 8
+		}
+		return err == nil && cmp.Equal(exampleLoad(), got, cmpopts.EquateApprox(0, tolerance))
+	})
 	e.must(e.WaitRefresh(e.ctx))
 	for pod, node := range e.place(numbered("example", 5)...) {
 		if node != "worker-1" {

@@ -96,7 +96,7 @@ func TestProfiles(t *testing.T) {
 		// The scheduler counts a pod a moment after it is bound.
 		var metrics cluster.Metrics
 		e.eventually("the metrics to show the placements", func() bool {
-			metrics = check.Value(e.SchedulerMetrics(e.ctx))(t)
+			metrics = check.Value(e.Scheduler.Metrics(e.ctx))(t)
 			return metrics.Sum("scheduler_schedule_attempts_total", "result", "scheduled") == pods
 		})
 		for _, sample := range metrics {
@@ -141,7 +141,7 @@ func (e environment) wantAll(profile string, pods int, node, why string) {
 // wantMetrics checks the metrics after a number of placements by each plugin, on three nodes whose load is known.
 func (e environment) wantMetrics(packing, balancing int) {
 	const anyNumber = -1
-	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
+	metrics := check.Value(e.Scheduler.Metrics(e.ctx))(e.t)
 	type want struct {
 		name   string
 		labels []string
@@ -206,12 +206,12 @@ profiles:
 `, source)))
 	e.eventually("a query of the source", asked)
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if body, err := e.AskScheduler(e.ctx, path); err != nil || body != "ok" {
+		if body, err := e.Scheduler.Get(e.ctx, path); err != nil || body != "ok" {
 			e.t.Errorf("while the source is asked, %s responds %q, %v", path, body, err)
 		}
 	}
 	e.wantAll("hanging", pods, "worker-2", "the one with the smallest requests")
-	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
+	metrics := check.Value(e.Scheduler.Metrics(e.ctx))(e.t)
 	if n := metrics.Sum("plimsoll_fallback_total", "plugin", "TargetLoadPacking", "reason", "StepAside"); n != pods {
 		e.t.Errorf("the plugin skipped %v pods, want %d", n, pods)
 	}

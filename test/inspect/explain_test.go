@@ -86,9 +86,9 @@ func startNodes(t *testing.T) {
 		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
 	must(t, err)
 	must(t, shared.WaitLatency(t.Context(), latencies))
-	must(t, shared.WaitSchedulerMetrics(t.Context(), "the load of all nodes", func(m cluster.Metrics) bool {
+	waitSchedulerMetrics(t, func(m cluster.Metrics) bool {
 		return int(m.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh")) == len(explainNodes)
-	}))
+	})
 	must(t, shared.WaitRefresh(t.Context()))
 }
 
@@ -189,8 +189,7 @@ func explainAgreesWithScheduler(t *testing.T) {
 					break
 				}
 				text, _ := json.Marshal(pod.Spec)
-				late, err := shared.LateScrapes(t.Context(), looked.Add(-window))
-				must(t, err)
+				late := lateScrapes(t, looked.Add(-window))
 				t.Logf("%s, try %d: on %q, explained was %v (late scrapes: %q):\n%s\n%s", pod.Name, try, node, want, late,
 					totals(explained), text)
 				if late == "" || time.Since(began) > 5*time.Minute {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -167,6 +169,32 @@ func (e *environment) clear(t *testing.T) {
 		if err := e.Clear(ctx); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// lateScrapes says which node lacks samples since a moment, or got one late; empty if none does. A rate over them may be off.
+func lateScrapes(t *testing.T, since time.Time) string {
+	t.Helper()
+	const late = 0.3
+	seconds := int(time.Since(since).Seconds())
+	samples, err := shared.Query(t.Context(), time.Now(), fmt.Sprintf("count_over_time(node_cpu_usage_seconds_total[%ds])", seconds))
+	must(t, err)
+	durations, err := shared.Query(t.Context(), time.Now(), fmt.Sprintf(`max_over_time(scrape_duration_seconds{node!=""}[%ds])`, seconds))
+	must(t, err)
+	for _, node := range slices.Sorted(maps.Keys(samples)) {
+		if n, took := int(samples[node]), durations[node]; n < seconds-1 || took > late {
+			return fmt.Sprintf("%s has %d samples in %d s, and a scrape took %.1f s", node, n, seconds, took)
+		}
+	}
+	return ""
+}
+
+// waitSchedulerMetrics waits until the scheduler's metrics show what is wanted.
+func waitSchedulerMetrics(t *testing.T, shown func(cluster.Metrics) bool) {
+	t.Helper()
+	waitUntil(t, func() bool {
+		m, err := shared.Scheduler.Metrics(t.Context())
+		return err == nil && shown(m)
 	})
 }
 

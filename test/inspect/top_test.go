@@ -53,10 +53,10 @@ func topCluster(t *testing.T, requests corev1.ResourceList) {
 	waitScraped(t, created, "worker-1", "worker-2")
 	must(t, shared.WaitRefresh(ctx))
 	// On a busy machine a refresh can find no recent sample of a node.
-	must(t, shared.WaitSchedulerMetrics(ctx, "the loads of two nodes", func(m cluster.Metrics) bool {
+	waitSchedulerMetrics(t, func(m cluster.Metrics) bool {
 		fresh := func(r string) float64 { return m.Sum("plimsoll_load_nodes", "resource", r, "state", "Fresh") }
 		return fresh("cpu") == 2 && fresh("memory") == 2
-	}))
+	})
 }
 
 // waitScraped waits until Prometheus scrapes nodes that were created then. Where an earlier test had nodes of these names, their
@@ -129,13 +129,13 @@ func TestTop_Nodes(t *testing.T) {
 	for _, n := range nodes {
 		states[n.CPU.State]++
 	}
-	must(t, shared.WaitSchedulerMetrics(ctx, fmt.Sprintf("cpu load as top does: %v", states), func(m cluster.Metrics) bool {
+	waitSchedulerMetrics(t, func(m cluster.Metrics) bool {
 		counted := map[string]float64{}
 		for state := range states {
 			counted[state] = m.Sum("plimsoll_load_nodes", "resource", "cpu", "state", state)
 		}
 		return maps.Equal(counted, states)
-	}))
+	})
 	for name, n := range nodes {
 		// A rate that lacks samples can be below the line for a moment.
 		var message string

@@ -163,8 +163,7 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 		if maps.Equal(got, want) {
 			return ""
 		}
-		late, err := shared.LateScrapes(t.Context(), looked.Add(-window))
-		must(t, err)
+		late := lateScrapes(t, looked.Add(-window))
 		if late == "" {
 			t.Fatalf("the scheduler placed %v, what-if said %v", got, want)
 		}

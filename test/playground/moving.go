@@ -88,7 +88,7 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 	// that moves has 1.6 cores: 67.5 and 32.5 % are left.
 	var r moving
 	r.before = p.waitLoad(ctx, window, map[string]float64{crowded: 0.6, quiet: 0.125}, measuringError)
-	must(p.SetUsage(ctx, "report-1", cluster.Usage{CPU: grown}))
+	must(p.SetUsage(ctx, metav1.NamespaceDefault, "report-1", cluster.Usage{CPU: grown}))
 	r.hot = p.waitLoad(ctx, window, map[string]float64{crowded: 0.875}, measuringError)
 	p.progress.say("%s is at %.1f %%, above its line at %.0f %%; now the pause of moves ends", crowded, 100*r.hot[crowded],
 		100*movingLine)
@@ -101,11 +101,7 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 	p.progress.say("%s has moved from %s to %s: %s", r.moves[0].Pod, r.moves[0].From, r.moves[0].Node, r.moves[0].Outcome)
 	r.after = p.waitLoad(ctx, window, map[string]float64{crowded: 0.675, quiet: 0.325}, measuringError)
 	p.progress.say("waiting for %v: nothing may move", rest)
-	select {
-	case <-ctx.Done():
-		must(context.Cause(ctx))
-	case <-time.After(rest):
-	}
+	p.sleep(ctx, rest)
 	r.moves = p.moves(ctx)
 	r.nodes = got(p.WaitBound(ctx, map[string]string{"scenario": "moving"}, len(movingPods())))
 	return r

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
@@ -131,6 +132,14 @@ func (p page) bar(utilization, line float64) string {
 
 func (p page) line(format string, args ...any) {
 	_, _ = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+func (p *playground) sleep(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+		must(context.Cause(ctx))
+	case <-time.After(pause):
+	}
 }
 
 // createNode creates a node of 8 cores and 32Gi with a load.
