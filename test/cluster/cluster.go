@@ -204,7 +204,7 @@ func (c *Cluster) Stop() error {
 			group.Wait()
 			processes = processes[n:]
 		}
-		c.stopErr = c.removeFiles()
+		c.stopErr = os.RemoveAll(c.dir)
 	})
 	return c.stopErr
 }
@@ -222,22 +222,6 @@ func (c *Cluster) started() []*Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.processes)
-}
-
-// CopyLogs copies the logs of the parts to a folder.
-func (c *Cluster) CopyLogs(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	logs, err := filepath.Glob(filepath.Join(c.dir, "*.log"))
-	if err != nil {
-		return err
-	}
-	for _, log := range logs {
-		data, readErr := os.ReadFile(log)
-		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, filepath.Base(log)), data, 0o644))
-	}
-	return err
 }
 
 // prepare chooses ports and writes the files that the parts need.

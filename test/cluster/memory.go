@@ -17,12 +17,11 @@ func (p *Process) PeakResidentBytes() (kib int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
-			return kib << 10, nil
-		}
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscanf(peak, "%d kB", &kib); err != nil {
+		return 0, fmt.Errorf("reading VmHWM of %s: %w", p.name, err)
 	}
-	return 0, fmt.Errorf("the status of %s has no VmHWM", p.name)
+	return kib << 10, nil
 }
 
 func (p *Process) pid() (int, error) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -154,6 +155,24 @@ func (c *Cluster) runReplica(
 		_ = r.Kill() // it has ended, which Failed must not report
 	}
 	return r, err
+}
+
+// RunConfined runs a program as an arbitrary user without capabilities, whose root folder is root, and waits until the URL ready
+// responds with 200. It ends with the cluster. The name is that of its log, and env its environment.
+func (c *Cluster) RunConfined(ctx context.Context, name, root string, env []string, ready string, command ...string) (*Process, error) {
+	p := c.process(name, respondsOK(ready), command[1:]...)
+	p.path, p.root, p.dir, p.env = command[0], root, "/", env
+	return p, c.run(ctx, p)
+}
+
+// Token returns a token of a service account, which is valid for an hour.
+func (c *Cluster) Token(ctx context.Context, namespace, account string) (string, error) {
+	accounts := c.Client.CoreV1().ServiceAccounts(namespace)
+	request, err := accounts.CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, account, err)
+	}
+	return request.Status.Token, nil
 }
 
 // RunRebalancer runs a rebalancer with these arguments, and waits until it serves. The name is also that of its log.

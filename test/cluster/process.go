@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +29,10 @@ const (
 	pollInterval = 100 * time.Millisecond
 	// tailBytes is how much of a process's log an error shows.
 	tailBytes = 2000
+
+	// containerUser and containerGroup are as on OpenShift: an arbitrary user ID, in root's group.
+	containerUser  = 1000650000
+	containerGroup = 0
 )
 
 // Process is one program of a cluster. It can be ended and started again, on the same port and with the same data.
@@ -41,8 +43,8 @@ type Process struct {
 	// dir is the working directory, log the file that stdout and stderr are appended to.
 	dir string
 	log string
-	// root is the root folder of a process that runs as a Container, and env its environment. path and dir are then relative to root.
-	// Other processes see all files and inherit this process's environment.
+	// root is the root folder of a confined process, and env its environment. path and dir are then relative to root. Other processes
+	// see all files and inherit this process's environment.
 	env  []string
 	root string
 	// ready returns an error while the process cannot be used yet.
@@ -287,20 +289,10 @@ func (p *Process) exited(r *run) error {
 }
 
 func (p *Process) tail() string {
-	log, err := os.Open(p.log)
-	if err != nil {
+	log, _ := p.Log()
+	text := strings.TrimSpace(log[max(len(log)-tailBytes, 0):])
+	if text == "" {
 		return ""
 	}
-	defer func() { _ = log.Close() }()
-	if info, err := log.Stat(); err == nil && info.Size() > tailBytes {
-		if _, err := log.Seek(-tailBytes, io.SeekEnd); err != nil {
-			return ""
-		}
-	}
-	data, err := io.ReadAll(io.LimitReader(log, tailBytes))
-	if err != nil || len(bytes.TrimSpace(data)) == 0 {
-		return ""
-	}
-	text := strings.ReplaceAll(string(bytes.TrimSpace(data)), "\n", "\n\t")
-	return fmt.Sprintf("; the end of %s:\n\t%s", filepath.Base(p.log), text)
+	return fmt.Sprintf("; the end of %s:\n\t%s", filepath.Base(p.log), strings.ReplaceAll(text, "\n", "\n\t"))
 }

@@ -56,7 +56,7 @@ func TestDoctor_OfChart(t *testing.T) {
 		return func() bool {
 			runs++
 			c.Name = fmt.Sprintf("doctor-%d", runs)
-			process, err := e.RunContainer(e.ctx, c)
+			process, err := e.runContainer(c)
 			if err == nil {
 				t.Fatal("doctor does not end")
 			}

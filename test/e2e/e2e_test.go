@@ -97,8 +97,8 @@ func start(t *testing.T, o cluster.Options) environment {
 	t.Cleanup(func() {
 		if t.Failed() {
 			// go test -artifacts keeps them.
-			if err := c.CopyLogs(t.ArtifactDir()); err != nil {
-				t.Error(err)
+			for _, log := range check.Value(filepath.Glob(filepath.Join(filepath.Dir(c.AdminKubeconfig), "*.log")))(t) {
+				check.OK(t, os.WriteFile(filepath.Join(t.ArtifactDir(), filepath.Base(log)), check.Value(os.ReadFile(log))(t), 0o644))
 			}
 			if c.Scheduler.Process != nil {
 				log, err := c.Scheduler.Log()

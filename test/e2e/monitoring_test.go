@@ -260,7 +260,7 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 	ruleFile := check.Value(yaml.Marshal(map[string]any{"groups": rules}))(e.t)
 	port := check.Value(cluster.FreePort())(e.t)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	e.run(cluster.Container{
+	e.run(container{
 		Name: "monitoring",
 		Command: []string{
 			"/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.path=/tmp/data",

@@ -51,7 +51,7 @@ func TestOpenShiftOperator(t *testing.T) {
 	port := check.Value(cluster.FreePort())(e.t)
 
 	config := check.Value(e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, configured(t), metav1.GetOptions{}))(e.t)
-	c := cluster.Container{
+	c := container{
 		Name: name,
 		Command: []string{
 			"/bin/kube-scheduler",
@@ -120,7 +120,7 @@ func TestOpenShiftOperator(t *testing.T) {
 			writing.Ready = "http://127.0.0.1:1" // never ready
 			writing.Name = "writes-" + strings.ReplaceAll(file[1:], "/", "-")
 			writing.Command = append(slices.Clone(c.Command), "--secure-port=0", "--write-config-to="+file)
-			p, err := e.RunContainer(e.ctx, writing)
+			p, err := e.runContainer(writing)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("writing %s: %v, want %s", file, err, want)
 			}

@@ -193,7 +193,7 @@ func (e environment) createNamespace(name string, labels map[string]string) {
 
 // container returns the container of a Deployment with the files that a kubelet would mount. It also returns the port of its
 // readiness probe on this machine.
-func (e environment) container(namespace, deployment string) (c cluster.Container, port int) {
+func (e environment) container(namespace, deployment string) (c container, port int) {
 	e.t.Helper()
 	d := check.Value(e.Client.AppsV1().Deployments(namespace).Get(e.ctx, deployment, metav1.GetOptions{}))(e.t)
 	c = e.containerOf(d, &d.Spec.Template.Spec.Containers[0])
@@ -204,10 +204,10 @@ func (e environment) container(namespace, deployment string) (c cluster.Containe
 }
 
 // containerOf returns a container of the Deployment, with its files and variables.
-func (e environment) containerOf(d *appsv1.Deployment, spec *corev1.Container) cluster.Container {
+func (e environment) containerOf(d *appsv1.Deployment, spec *corev1.Container) container {
 	e.t.Helper()
 	pod := d.Spec.Template.Spec
-	c := cluster.Container{
+	c := container{
 		Name: d.Name, Command: append(append([]string{}, spec.Command...), spec.Args...),
 		Namespace: d.Namespace, ServiceAccount: pod.ServiceAccountName, Files: map[string]string{},
 		Mounted: d.CreationTimestamp.Time, // a kubelet mounts files first: they are older than the pod's containers
@@ -263,7 +263,7 @@ func (e environment) volume(namespace string, v corev1.Volume) map[string]string
 }
 
 // scheduler returns the container of a Deployment of kube-scheduler, and its port. Only its listen address differs from the pod's.
-func (e environment) scheduler(namespace, deployment string) (c cluster.Container, port int) {
+func (e environment) scheduler(namespace, deployment string) (c container, port int) {
 	e.t.Helper()
 	c, port = e.container(namespace, deployment)
 	c.Command = append(c.Command, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
@@ -271,7 +271,7 @@ func (e environment) scheduler(namespace, deployment string) (c cluster.Containe
 }
 
 // redirect resolves the host of an address in the container's configuration to this machine, and changes its port.
-func redirect(c *cluster.Container, address string, port int) error {
+func redirect(c *container, address string, port int) error {
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return err
@@ -291,9 +291,9 @@ func redirect(c *cluster.Container, address string, port int) error {
 
 // run runs a container until the test ends. It is started again when it ends, as by a kubelet: on a busy machine a scheduler loses
 // its lease. If the test fails, run shows the end of the log.
-func (e environment) run(c cluster.Container) *cluster.Process {
+func (e environment) run(c container) *cluster.Process {
 	e.t.Helper()
-	p := check.Value(e.RunContainer(e.ctx, c))(e.t)
+	p := check.Value(e.runContainer(c))(e.t)
 	p.Supervise(e.ctx)
 	e.t.Cleanup(func() {
 		if crash, err := p.Crash(); err != nil || crash != "" {

@@ -56,7 +56,7 @@ func TestDefaultScheduler(t *testing.T) {
 
 // staticPod returns kubeadm's patched pod of the scheduler, and a container that runs it. files are files of the node; the
 // container has the pod's mounts.
-func (e environment) staticPod(files map[string]string) (cluster.Container, corev1.Pod) {
+func (e environment) staticPod(files map[string]string) (container, corev1.Pod) {
 	e.t.Helper()
 	version := check.Value(e.Client.Discovery().ServerVersion())(e.t)
 	stock := controlplane.GetStaticPodSpecs(&kubeadmapi.ClusterConfiguration{KubernetesVersion: version.GitVersion},
@@ -65,7 +65,7 @@ func (e environment) staticPod(files map[string]string) (cluster.Container, core
 		e.t.Output()))(e.t)
 	port := check.Value(cluster.FreePort())(e.t)
 	spec := pod.Spec.Containers[0]
-	c := cluster.Container{
+	c := container{
 		Name: pod.Name, Command: append(append([]string{}, spec.Command...), spec.Args...), Files: map[string]string{},
 		Ready: fmt.Sprintf("https://127.0.0.1:%d%s", port, spec.ReadinessProbe.HTTPGet.Path),
 	}
