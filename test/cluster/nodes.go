@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 )
 
 const (
@@ -81,12 +81,9 @@ type Load struct {
 // CreateNodes creates nodes and waits until all of them are ready.
 func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 	for _, n := range nodes {
-		size := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("250")}
-		var cpuErr, memoryErr error
-		size[corev1.ResourceCPU], cpuErr = resource.ParseQuantity(n.CPU)
-		size[corev1.ResourceMemory], memoryErr = resource.ParseQuantity(n.Memory)
-		if err := errors.Join(cpuErr, memoryErr); err != nil {
-			return fmt.Errorf("size of node %s: %w", n.Name, err)
+		size := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(n.CPU), corev1.ResourceMemory: resource.MustParse(n.Memory),
+			corev1.ResourcePods: resource.MustParse("250"),
 		}
 		labels := map[string]string{corev1.LabelHostname: n.Name}
 		maps.Copy(labels, n.Labels)
@@ -107,12 +104,8 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 			return "", err
 		}
 		ready := map[string]bool{}
-		for _, n := range list.Items {
-			for _, condition := range n.Status.Conditions {
-				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-					ready[n.Name] = true
-				}
-			}
+		for i := range list.Items {
+			ready[list.Items[i].Name] = nodeutil.IsNodeReady(&list.Items[i])
 		}
 		for _, n := range nodes {
 			if !ready[n.Name] {
@@ -125,18 +118,10 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 
 // SetLoad gives a node a load, and replaces the one that it has. A later call cannot change Requests.
 func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: loadPodPrefix + node, Namespace: loadNamespace, Annotations: load.Usage.Annotations()},
-		Spec: corev1.PodSpec{
-			NodeName:                      node,
-			TerminationGracePeriodSeconds: new(int64),
-			Containers: []corev1.Container{
-				{Name: "load", Image: podImage, Resources: corev1.ResourceRequirements{Requests: load.Requests}},
-			},
-		},
+	pod := Pod{
+		Name: loadPodPrefix + node, Node: node, Usage: load.Usage, Resources: corev1.ResourceRequirements{Requests: load.Requests},
 	}
-	pods := c.Client.CoreV1().Pods(loadNamespace)
-	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	err := c.createPod(ctx, loadNamespace, pod)
 	if apierrors.IsAlreadyExists(err) {
 		err = c.SetUsage(ctx, loadNamespace, pod.Name, load.Usage)
 	}

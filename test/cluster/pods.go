@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
 	"k8s.io/utils/ptr"
 )
@@ -44,27 +45,31 @@ type Pod struct {
 // CreatePods creates pods.
 func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 	for _, p := range pods {
-		var gates []corev1.PodSchedulingGate
-		if p.Gate != "" {
-			gates = append(gates, corev1.PodSchedulingGate{Name: p.Gate})
+		if err := c.createPod(ctx, metav1.NamespaceDefault, p); err != nil {
+			return err
 		}
-		var affinity *corev1.Affinity
-		if p.DaemonSetNode != "" {
-			affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(nil, p.DaemonSetNode)
-		}
-		_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: p.Name, GenerateName: p.generateName(), Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
-			},
-			Spec: corev1.PodSpec{
-				NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, Affinity: affinity,
-				NodeSelector: p.NodeSelector, SchedulingGates: gates, TerminationGracePeriodSeconds: new(int64),
-				Containers: []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
-			},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("creating pod %s: %w", p.Name+p.generateName(), err)
-		}
+	}
+	return nil
+}
+
+func (c *Cluster) createPod(ctx context.Context, namespace string, p Pod) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, GenerateName: p.generateName(), Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
+		},
+		Spec: corev1.PodSpec{
+			NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, NodeSelector: p.NodeSelector,
+			TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
+		},
+	}
+	if p.Gate != "" {
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: p.Gate}}
+	}
+	if p.DaemonSetNode != "" {
+		pod.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(nil, p.DaemonSetNode)
+	}
+	if _, err := c.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating pod %s: %w", p.Name+p.generateName(), err)
 	}
 	return nil
 }
@@ -127,14 +132,11 @@ func (c *Cluster) WaitBound(ctx context.Context, podLabels map[string]string, n 
 		}
 		nodes = map[string]string{}
 		waiting := ""
-		for _, p := range list.Items {
-			if p.Spec.NodeName != "" {
+		for i := range list.Items {
+			if p := &list.Items[i]; p.Spec.NodeName != "" {
 				nodes[p.Name] = p.Spec.NodeName
 			} else {
-				waiting = ", not " + p.Name
-				if message := unschedulable(p); message != "" {
-					waiting += " (" + message + ")"
-				}
+				waiting = fmt.Sprintf(", not %s (%s)", p.Name, unschedulable(p))
 			}
 		}
 		if len(nodes) < n {
@@ -147,46 +149,28 @@ func (c *Cluster) WaitBound(ctx context.Context, podLabels map[string]string, n 
 
 // WaitRefused waits until the scheduler has refused a pod, and returns the message of its PodScheduled condition.
 func (c *Cluster) WaitRefused(ctx context.Context, pod string) (message string, err error) {
-	err = c.pollPod(ctx, pod, "refused", func(p *corev1.Pod) string {
-		if p.Spec.NodeName != "" {
-			return "it is on " + p.Spec.NodeName
-		}
-		if message = unschedulable(*p); message == "" {
-			return "it has no PodScheduled condition"
-		}
-		return ""
-	})
+	if message, err = c.WaitDecided(ctx, pod); err == nil && message == "" {
+		err = fmt.Errorf("pod %s is bound, must be refused", pod)
+	}
 	return message, err
 }
 
 // WaitDecided waits until the scheduler has bound or refused a pod. It returns why the scheduler refused it; empty if it is bound.
 func (c *Cluster) WaitDecided(ctx context.Context, pod string) (refusal string, err error) {
-	err = c.pollPod(ctx, pod, "bound or refused", func(p *corev1.Pod) string {
-		if refusal = unschedulable(*p); p.Spec.NodeName == "" && refusal == "" {
-			return "it has no PodScheduled condition"
+	err = c.poll(ctx, pod+" to be bound or refused", func(ctx context.Context) (string, error) {
+		p, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
+		if refusal = unschedulable(p); err == nil && p.Spec.NodeName == "" && refusal == "" {
+			return "it has no PodScheduled condition", nil
 		}
-		return ""
+		return "", err
 	})
 	return refusal, err
 }
 
-// pollPod waits until look, which gets a pod of the default namespace, says that nothing is missing.
-func (c *Cluster) pollPod(ctx context.Context, pod, state string, look func(p *corev1.Pod) (missing string)) error {
-	return c.poll(ctx, pod+" to be "+state, func(ctx context.Context) (string, error) {
-		p, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		return look(p), nil
-	})
-}
-
 // unschedulable returns the scheduler's message about a pod that it refused; empty if it did not refuse the pod.
-func unschedulable(p corev1.Pod) string {
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.Message
-		}
+func unschedulable(p *corev1.Pod) string {
+	if _, condition := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); condition != nil && condition.Status == corev1.ConditionFalse {
+		return condition.Message
 	}
 	return ""
 }

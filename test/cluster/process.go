@@ -257,12 +257,10 @@ func (p *Process) end(signal syscall.Signal, forGood bool) error {
 }
 
 func (r *run) endsWithin(timeout time.Duration) bool {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-r.done:
 		return true
-	case <-timer.C:
+	case <-time.After(timeout):
 		return false
 	}
 }

@@ -86,7 +86,7 @@ func (c *Cluster) Seen(ctx context.Context) string {
 	}
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	for i := 0; err == nil && i < min(len(pods.Items), 20); i++ {
-		fmt.Fprintf(&b, "pod %s waits: %s\n", pods.Items[i].Name, unschedulable(pods.Items[i]))
+		fmt.Fprintf(&b, "pod %s waits: %s\n", pods.Items[i].Name, unschedulable(&pods.Items[i]))
 	}
 	return b.String()
 }

@@ -181,7 +181,8 @@ func (e environment) applyCRDs() {
 
 func (e environment) events(namespace, reason string) []eventsv1.Event {
 	e.t.Helper()
-	return check.Value(e.Events(e.ctx, namespace, reason))(e.t)
+	events := e.Client.EventsV1().Events(namespace)
+	return check.Value(events.List(e.ctx, metav1.ListOptions{FieldSelector: "reason=" + reason}))(e.t).Items
 }
 
 func (e environment) createNamespace(name string, labels map[string]string) {

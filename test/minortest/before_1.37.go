@@ -3,8 +3,6 @@
 package minortest
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -13,16 +11,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
-
-// NewQueue returns a queue that pops the oldest pod first.
-func NewQueue(ctx context.Context, options ...queue.Option) *queue.PriorityQueue {
-	first := func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }
-	return queue.NewTestQueue(ctx, first, options...)
-}
-
-func pop(logger klog.Logger, q *queue.PriorityQueue) (*framework.QueuedPodInfo, error) {
-	return q.Pop(logger)
-}
 
 func putBack(logger klog.Logger, q *queue.PriorityQueue, info *framework.QueuedPodInfo) error {
 	return q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle())

@@ -3,9 +3,6 @@
 package minortest
 
 import (
-	"context"
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -14,25 +11,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
-
-// NewQueue returns a queue in the order of time.
-func NewQueue(ctx context.Context, options ...queue.Option) *queue.PriorityQueue {
-	first := func(a, b fwk.QueuedEntityInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }
-	return queue.NewTestQueue(ctx, first, options...)
-}
-
-// pop returns a pod. From Kubernetes 1.37 on, the queue may hold groups of pods too.
-func pop(logger klog.Logger, q *queue.PriorityQueue) (*framework.QueuedPodInfo, error) {
-	entity, err := q.Pop(logger)
-	if err != nil {
-		return nil, err
-	}
-	info, ok := entity.(*framework.QueuedPodInfo)
-	if !ok {
-		return nil, fmt.Errorf("the queue returned %T, which is no pod", entity)
-	}
-	return info, nil
-}
 
 func putBack(logger klog.Logger, q *queue.PriorityQueue, info *framework.QueuedPodInfo) error {
 	return q.AddUnschedulablePodIfNotPresent(logger, info, q.SchedulingCycle())

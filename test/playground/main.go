@@ -25,6 +25,11 @@ import (
 //go:embed scheduler.yaml
 var schedulerConfig string
 
+// tryIt is what KEEP=1 prints in the end.
+//
+//go:embed keep.txt
+var tryIt string
+
 // The names and values of scheduler.yaml.
 const (
 	plimsollProfile = "plimsoll"
@@ -123,38 +128,6 @@ func (p *playground) plimsoll(ctx context.Context, args ...string) (string, erro
 	}
 	return string(output), err
 }
-
-const tryIt = `
-The cluster stays up until Ctrl-C. In another terminal:
-
-export KUBECONFIG=%[1]s
-%[2]s apply -f - <<EOF
-apiVersion: v1
-kind: Pod
-metadata:
-  name: try
-  annotations: {kwok.x-k8s.io/usage-cpu: 800m}   # what the pod really uses
-spec:
-  schedulerName: plimsoll                        # or default-scheduler
-  containers:
-  - name: app
-    image: any
-    resources: {requests: {cpu: 100m}, limits: {cpu: 800m}}
-EOF
-%[2]s get pod try -o wide
-%[2]s get nodes
-
-And see why:
-
-plimsoll() { %[4]s "$@" --kubeconfig=%[1]s --config=%[5]s; }
-plimsoll explain try                 # why it is there
-plimsoll top                         # what the nodes carry, against their load lines
-plimsoll ui                          # the same in the browser, with pods, what-if and a plan of moves
-plimsoll %[6]s   # where would the waiting pods go?
-plimsoll doctor                      # is the scheduler, and what it reads, well?
-
-Prometheus is at %[3]s.
-`
 
 // progress writes lines with the time since start.
 type progress struct {
