@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 )
 
 //go:embed config
@@ -94,11 +96,10 @@ type Cluster struct {
 
 	options Options
 	// dir holds all files of the cluster.
-	dir   string
-	ports ports
-	// client and frontProxy are the authorities whose client certificates the API server trusts.
-	client, frontProxy *authority
-	admin              *rest.Config
+	dir       string
+	ports     ports
+	authority *authority
+	admin     *rest.Config
 
 	mu sync.Mutex
 	// processes are in the order in which they were started.
@@ -112,25 +113,23 @@ type ports struct {
 	etcd, etcdPeer, apiServer, kwok, prometheus, metricsServer, scheduler int
 }
 
-// tries is how often a process or a cluster is started whose port is taken.
-const tries = 3
+// tries is how often a process or a cluster is started whose port is taken: another process may take it between choice and use.
+var tries = wait.Backoff{Steps: 3}
 
 func inUse(err error) bool { return strings.Contains(err.Error(), "address already in use") }
 
 // Start starts a cluster and waits until all its parts can be used. The cluster runs until ctx ends or Stop is called. Only Stop
 // waits until all parts have ended.
-func Start(ctx context.Context, o Options) (*Cluster, error) {
-	// Another process may take a port between its choice and its use.
-	for try := 1; ; try++ {
-		c, err := start(ctx, o)
-		if err == nil {
-			context.AfterFunc(ctx, func() { _ = c.Stop() })
-			return c, nil
-		}
-		if try == tries || ctx.Err() != nil || !inUse(err) {
-			return nil, err
-		}
+func Start(ctx context.Context, o Options) (c *Cluster, err error) {
+	err = retry.OnError(tries, inUse, func() (err error) {
+		c, err = start(ctx, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	context.AfterFunc(ctx, func() { _ = c.Stop() })
+	return c, nil
 }
 
 func start(ctx context.Context, o Options) (_ *Cluster, err error) {
@@ -274,22 +273,17 @@ func (c *Cluster) prepare() (err error) {
 }
 
 func (c *Cluster) issueCertificates() (err error) {
-	pki := c.path("pki")
-	if c.client, err = newAuthority(pki, "ca"); err != nil {
-		return err
-	}
-	if c.frontProxy, err = newAuthority(pki, "front-proxy-ca"); err != nil {
+	if c.authority, err = newAuthority(c.path("pki")); err != nil {
 		return err
 	}
 	server := "https://" + address(c.ports.apiServer)
 	c.AdminKubeconfig = c.path("admin.kubeconfig")
 	return errors.Join(
-		c.client.issueServer("apiserver"),
-		writeKey(pki, serviceAccountKey),
-		c.frontProxy.issueClient("front-proxy-client", frontProxyUser),
-		c.client.writeKubeconfig(c.AdminKubeconfig, server, "admin", "admin", "system:masters"),
+		c.authority.issue("apiserver", "kube-apiserver"),
+		c.authority.issue(frontProxyUser, frontProxyUser),
+		c.authority.writeKubeconfig(c.AdminKubeconfig, server, "admin", "admin", "system:masters"),
 		// This user has the permissions of Kubernetes' schedulers only.
-		c.client.writeKubeconfig(c.path("scheduler.kubeconfig"), server, "scheduler", schedulerUser),
+		c.authority.writeKubeconfig(c.path("scheduler.kubeconfig"), server, "scheduler", schedulerUser),
 	)
 }
 

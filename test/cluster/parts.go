@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
@@ -22,7 +23,6 @@ import (
 const (
 	schedulerUser     = "system:kube-scheduler"
 	frontProxyUser    = "front-proxy-client"
-	serviceAccountKey = "service-accounts"
 	metricsServerName = "metrics-server"
 	// schedulerConfig is the name of the scheduler's configuration file.
 	schedulerConfig = "scheduler.yaml"
@@ -50,7 +50,7 @@ func (c *Cluster) etcd() *Process {
 }
 
 func (c *Cluster) apiServer() *Process {
-	signer := filepath.Join(c.client.dir, serviceAccountKey+".key")
+	key := c.authority.keyFile("apiserver") // also signs the tokens of service accounts
 	server := "https://" + address(c.ports.apiServer)
 	args := []string{
 		"--etcd-servers=" + c.Endpoints.Etcd,
@@ -61,25 +61,25 @@ func (c *Cluster) apiServer() *Process {
 		"--advertise-address=" + loopback,
 		"--endpoint-reconciler-type=none",
 		"--cert-dir=.",
-		"--tls-cert-file=" + c.client.certFile("apiserver"),
-		"--tls-private-key-file=" + c.client.keyFile("apiserver"),
-		"--client-ca-file=" + c.client.certFile(c.client.name),
+		"--tls-cert-file=" + c.authority.certFile("apiserver"),
+		"--tls-private-key-file=" + key,
+		"--client-ca-file=" + c.authority.certFile(authorityName),
 		"--authorization-mode=RBAC",
 		"--allow-privileged",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=" + server,
-		"--service-account-key-file=" + signer,
-		"--service-account-signing-key-file=" + signer,
+		"--service-account-key-file=" + key,
+		"--service-account-signing-key-file=" + key,
 		// Both rely on controllers that do not run here. One creates service accounts, the other removes a taint of new nodes.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		// API aggregation, for metrics-server.
-		"--requestheader-client-ca-file=" + c.frontProxy.certFile(c.frontProxy.name),
+		"--requestheader-client-ca-file=" + c.authority.certFile(authorityName),
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=" + c.frontProxy.certFile("front-proxy-client"),
-		"--proxy-client-key-file=" + c.frontProxy.keyFile("front-proxy-client"),
+		"--proxy-client-cert-file=" + c.authority.certFile(frontProxyUser),
+		"--proxy-client-key-file=" + c.authority.keyFile(frontProxyUser),
 	}
 	if c.options.AuditLog {
 		args = append(args, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-path="+c.path(auditLog))
@@ -138,28 +138,30 @@ func (c *Cluster) RunPrometheus(
 	return c.runReplica(ctx, "prometheus", "http", func(port int) *Process { return c.prometheusAt(name, config, port) })
 }
 
-// runReplica runs a program that listens at a free port. Another process may take the port between its choice and its use.
+// runReplica runs a program that listens at a free port.
 func (c *Cluster) runReplica(
 	ctx context.Context, program, scheme string, listening func(port int) *Process,
 ) (r Replica, err error) {
-	for range tries {
-		var port int
-		if port, err = FreePort(); err != nil {
-			return r, err
+	err = retry.OnError(tries, inUse, func() error {
+		port, err := FreePort()
+		if err != nil {
+			return err
 		}
 		r = Replica{listening(port), scheme + "://" + address(port)}
 		r.path = filepath.Join(c.options.BinDir, program)
-		if err = c.run(ctx, r.Process); err == nil || !inUse(err) {
-			return r, err
+		if err = c.run(ctx, r.Process); err != nil && inUse(err) {
+			_ = r.Kill() // it has ended, which Failed must not report
 		}
-		_ = r.Kill() // it has ended, which Failed must not report
-	}
+		return err
+	})
 	return r, err
 }
 
 // RunConfined runs a program as an arbitrary user without capabilities, whose root folder is root, and waits until the URL ready
 // responds with 200. It ends with the cluster. The name is that of its log, and env its environment.
-func (c *Cluster) RunConfined(ctx context.Context, name, root string, env []string, ready string, command ...string) (*Process, error) {
+func (c *Cluster) RunConfined(
+	ctx context.Context, name, root string, env []string, ready string, command ...string,
+) (*Process, error) {
 	p := c.process(name, respondsOK(ready), command[1:]...)
 	p.path, p.root, p.dir, p.env = command[0], root, "/", env
 	return p, c.run(ctx, p)

@@ -14,23 +14,29 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
+// authority issues the certificates of the API server and of its clients.
 type authority struct {
 	dir  string
-	name string
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-func newAuthority(dir, name string) (*authority, error) {
-	cert, key, err := pkiutil.NewCertificateAuthority(certConfig(certutil.Config{CommonName: name}))
+const authorityName = "ca"
+
+func newAuthority(dir string) (*authority, error) {
+	cert, key, err := pkiutil.NewCertificateAuthority(certConfig(certutil.Config{CommonName: authorityName}))
 	if err != nil {
 		return nil, err
 	}
-	return &authority{dir: dir, name: name, cert: cert, key: key}, pkiutil.WriteCert(dir, name, cert)
+	return &authority{dir: dir, cert: cert, key: key}, pkiutil.WriteCert(dir, authorityName, cert)
 }
 
-func (a *authority) issue(name string, config certutil.Config) error {
-	cert, key, err := pkiutil.NewCertAndKey(a.cert, a.key, certConfig(config))
+// issue writes a certificate for a server of this machine, and for a client that the API server takes for user, a member of groups.
+func (a *authority) issue(name, user string, groups ...string) error {
+	cert, key, err := pkiutil.NewCertAndKey(a.cert, a.key, certConfig(certutil.Config{
+		CommonName: user, Organization: groups, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		AltNames: certutil.AltNames{IPs: []net.IP{net.ParseIP(loopback)}, DNSNames: []string{"localhost"}},
+	}))
 	if err != nil {
 		return err
 	}
@@ -40,27 +46,13 @@ func (a *authority) issue(name string, config certutil.Config) error {
 func (a *authority) certFile(name string) string { return filepath.Join(a.dir, name+".crt") }
 func (a *authority) keyFile(name string) string  { return filepath.Join(a.dir, name+".key") }
 
-func (a *authority) issueServer(name string) error {
-	return a.issue(name, certutil.Config{
-		CommonName: name, AltNames: certutil.AltNames{IPs: []net.IP{net.ParseIP(loopback)}, DNSNames: []string{"localhost"}},
-		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-}
-
-// issueClient writes a certificate for a client that the API server takes for user, a member of groups.
-func (a *authority) issueClient(name, user string, groups ...string) error {
-	return a.issue(name, certutil.Config{
-		CommonName: user, Organization: groups, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-}
-
 // writeKubeconfig issues a client certificate and writes a kubeconfig with the certificates inlined, so that it can be copied.
 func (a *authority) writeKubeconfig(path, server, name, user string, groups ...string) error {
-	if err := a.issueClient(name, user, groups...); err != nil {
+	if err := a.issue(name, user, groups...); err != nil {
 		return err
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["plimsoll"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.certFile(a.name)}
+	config.Clusters["plimsoll"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.certFile(authorityName)}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: a.certFile(name), ClientKey: a.keyFile(name)}
 	config.Contexts["plimsoll"] = &clientcmdapi.Context{Cluster: "plimsoll", AuthInfo: name}
 	config.CurrentContext = "plimsoll"
@@ -68,15 +60,6 @@ func (a *authority) writeKubeconfig(path, server, name, user string, groups ...s
 		return fmt.Errorf("reading the certificates of %s: %w", user, err)
 	}
 	return clientcmd.WriteToFile(*config, path)
-}
-
-// writeKey writes a private key without a certificate.
-func writeKey(dir, name string) error {
-	key, err := pkiutil.NewPrivateKey(kubeadm.EncryptionAlgorithmECDSAP256)
-	if err != nil {
-		return err
-	}
-	return pkiutil.WriteKey(dir, name, key)
 }
 
 func certConfig(config certutil.Config) *pkiutil.CertConfig {

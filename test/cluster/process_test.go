@@ -75,7 +75,7 @@ func TestProcess_StopBeforeRestart(t *testing.T) {
 
 // TestRunReplica has another process take the port twice, or always.
 func TestRunReplica(t *testing.T) {
-	for taken, runs := range map[int]bool{2: true, tries: false} {
+	for taken, runs := range map[int]bool{2: true, tries.Steps: false} {
 		c, begun := &Cluster{dir: t.TempDir(), options: Options{BinDir: "/bin"}}, 0
 		p, err := c.runReplica(t.Context(), "sh", "http", func(int) *Process {
 			begun++

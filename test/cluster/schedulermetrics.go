@@ -70,11 +70,10 @@ func (c *Cluster) Seen(ctx context.Context) string {
 	if c.Scheduler.Process != nil {
 		metrics, err := c.Scheduler.Metrics(ctx)
 		fmt.Fprintf(&b, "the scheduler's metrics (error: %v):\n", err)
-		for _, sample := range metrics {
-			switch name := string(sample.Metric[model.MetricNameLabel]); name {
-			case "plimsoll_load_nodes", "plimsoll_load_age_seconds", "plimsoll_refresh_total", "plimsoll_fallback_total", workloadsMetric:
-				fmt.Fprintf(&b, "  %v %v\n", sample.Metric, sample.Value)
-			}
+		for _, name := range []string{
+			"plimsoll_load_nodes", "plimsoll_load_age_seconds", "plimsoll_refresh_total", "plimsoll_fallback_total", workloadsMetric,
+		} {
+			fmt.Fprintf(&b, "  %v\n", metrics.Select(name))
 		}
 	}
 	for _, promQL := range []string{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
@@ -18,16 +17,10 @@ const (
 	addedNodes = 2
 )
 
-// shopNode is a node of 8 cores and 32Gi. A pod that was there before requests 2 cores and 16Gi. It uses the load, a fraction of
-// 8 cores.
-type shopNode struct {
-	name string
-	load float64
-}
-
-func shopNodes() []shopNode {
-	return []shopNode{
-		{"worker-1", 0.12}, {"worker-2", 0.2}, {"worker-3", 0.28}, {"worker-4", 0.45}, {"worker-5", 0.62}, {"worker-6", 0.86},
+// shopLoads returns the loads of the nodes, as fractions of 8 cores. The pod that causes one requests 2 cores and 16Gi.
+func shopLoads() map[string]float64 {
+	return map[string]float64{
+		"worker-1": 0.12, "worker-2": 0.2, "worker-3": 0.28, "worker-4": 0.45, "worker-5": 0.62, "worker-6": 0.86,
 	}
 }
 
@@ -41,17 +34,15 @@ type lookAround struct {
 
 // whatIfArgs asks where waiting pods would go with more nodes.
 func whatIfArgs() []string {
-	return []string{"what-if", fmt.Sprintf("--add-nodes=%d", addedNodes), "--like=" + shopNodes()[0].name}
+	return []string{"what-if", fmt.Sprintf("--add-nodes=%d", addedNodes), "--like=worker-1"}
 }
 
 func runLookAround(ctx context.Context, p *playground) result {
 	p.progress.say("look around: six nodes, %d pods of a shop, and %d of a report that no node has room for", shopPods, reportPods)
-	loads := map[string]float64{}
-	for _, n := range shopNodes() {
-		p.createNode(ctx, n.name, cluster.Load{Usage: cpuUsage(n.load), Requests: list("2", "16Gi")}, nil)
-		loads[n.name] = n.load
+	for name, load := range shopLoads() {
+		p.createNode(ctx, name, cluster.Load{Usage: cpuUsage(load), Requests: list("2", "16Gi")}, nil)
 	}
-	p.waitLoad(ctx, window, loads, measuringError)
+	p.waitLoad(ctx, window, shopLoads(), measuringError)
 	shop := map[string]string{"app": "shop"}
 	for range shopPods {
 		must(p.CreatePods(ctx, cluster.Pod{
@@ -79,14 +70,8 @@ func runLookAround(ctx context.Context, p *playground) result {
 func (r lookAround) write(page page) {
 	page.line("Six pods of a shop run on six nodes. Two pods of a report wait for 20Gi of memory: each node has")
 	page.line("16Gi left.")
-	page.line("")
-	page.line("%s", page.Paint(terminal.Bold, "kubectl plimsoll top"))
-	page.line("")
-	page.line("%s", strings.TrimRight(r.top, "\n"))
-	page.line("")
-	page.line("%s", page.Paint(terminal.Bold, "kubectl plimsoll "+strings.Join(whatIfArgs(), " ")))
-	page.line("")
-	page.line("%s", strings.TrimRight(r.whatIf, "\n"))
+	page.output("kubectl plimsoll top", r.top)
+	page.output("kubectl plimsoll "+strings.Join(whatIfArgs(), " "), r.whatIf)
 }
 
 func (r lookAround) check() error {

@@ -142,6 +142,11 @@ func (p *playground) sleep(ctx context.Context, pause time.Duration) {
 	}
 }
 
+// output writes the output of a command.
+func (p page) output(command, text string) {
+	p.line("\n%s\n\n%s", p.Paint(terminal.Bold, command), strings.TrimRight(text, "\n"))
+}
+
 // createNode creates a node of 8 cores and 32Gi with a load.
 func (p *playground) createNode(ctx context.Context, name string, load cluster.Load, labels map[string]string) {
 	must(p.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: labels}))

@@ -102,10 +102,8 @@ func (w workedExample) check() error {
 func showWhy(page page, findings []finding) {
 	for _, f := range findings {
 		if example, ok := f.result.(workedExample); ok {
-			page.line("")
-			page.line("%s: kubectl plimsoll explain example", page.Paint(terminal.Bold, "SEE WHY"))
-			page.line("")
-			page.line("%s", strings.TrimRight(example.why, "\n"))
+			page.line("\n%s: kubectl plimsoll explain example\n\n%s", page.Paint(terminal.Bold, "SEE WHY"),
+				strings.TrimRight(example.why, "\n"))
 		}
 	}
 }
