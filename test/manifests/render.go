@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -65,10 +66,9 @@ func (h Helm) run(ctx context.Context, values string, args ...string) ([]byte, e
 // Objects returns the objects of a YAML stream. Duplicate keys are errors.
 func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	documents := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(stream)))
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
 	for {
-		buffer := make([]byte, len(stream)+1)
-		n, err := documents.Read(buffer)
+		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return objects, nil
 		}
@@ -76,7 +76,7 @@ func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("splitting YAML: %w", err)
 		}
 		var content map[string]any
-		if err := yaml.UnmarshalStrict(buffer[:n], &content); err != nil {
+		if err := yaml.UnmarshalStrict(document, &content); err != nil {
 			return nil, fmt.Errorf("document %d: %w", len(objects), err)
 		}
 		if len(content) > 0 {
