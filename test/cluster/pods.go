@@ -59,7 +59,8 @@ func (c *Cluster) createPod(ctx context.Context, namespace string, p Pod) error 
 		},
 		Spec: corev1.PodSpec{
 			NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, NodeSelector: p.NodeSelector,
-			TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
+			TerminationGracePeriodSeconds: new(int64),
+			Containers:                    []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
 		},
 	}
 	if p.Gate != "" {
@@ -169,8 +170,9 @@ func (c *Cluster) WaitDecided(ctx context.Context, pod string) (refusal string, 
 
 // unschedulable returns the scheduler's message about a pod that it refused; empty if it did not refuse the pod.
 func unschedulable(p *corev1.Pod) string {
-	if _, condition := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); condition != nil && condition.Status == corev1.ConditionFalse {
-		return condition.Message
+	_, scheduled := podutil.GetPodCondition(&p.Status, corev1.PodScheduled)
+	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return scheduled.Message
 	}
 	return ""
 }
