@@ -135,9 +135,8 @@ func (c *contest) withRoom(pl placement) []string {
 
 func (c *contest) run(ctx context.Context, p *playground) result {
 	p.progress.say("%s: %d nodes for each profile; waiting for %s of measurements", c.name, len(c.nodes), c.window)
-	profiles := []string{c.profile, stockProfile}
 	before := map[string]float64{}
-	for _, profile := range profiles {
+	for _, profile := range []string{c.profile, stockProfile} {
 		for _, n := range c.nodes {
 			name := profile + "-" + n.name
 			p.createNode(ctx, name, cluster.Load{Usage: cpuUsage(n.load), Requests: n.requests}, pool(profile))
@@ -145,39 +144,27 @@ func (c *contest) run(ctx context.Context, p *playground) result {
 		}
 	}
 	p.waitLoad(ctx, c.window, before, c.tolerance)
-	var pods [2]map[string]string
-	var bound [2]time.Time
-	for i, profile := range profiles {
-		pods[i] = c.place(ctx, p, profile)
-		bound[i] = time.Now()
-	}
+	plimsoll, stock := c.place(ctx, p, c.profile), c.place(ctx, p, stockProfile)
 	p.progress.say("measuring the nodes until %.0f s after all pods were bound", measuredEnd.Seconds())
-	var placements [2]placement
-	for i, profile := range profiles {
-		placements[i] = placement{profile: profile, pods: map[string]int{}, measured: map[string]float64{}}
-		for _, node := range pods[i] {
-			placements[i].pods[strings.TrimPrefix(node, profile+"-")]++
-		}
-		var names []string
+	for _, pl := range []placement{plimsoll, stock} {
+		end := pl.bound.Add(measuredEnd)
+		p.sleep(ctx, time.Until(end.Add(ingestion)))
+		measured := got(p.CPUUtilizationAt(ctx, end, measuredOver))
 		for _, n := range c.nodes {
-			names = append(names, profile+"-"+n.name)
-		}
-		p.sleep(ctx, time.Until(bound[i].Add(measuredEnd+ingestion)))
-		measured := got(p.CPUUtilizationAt(ctx, bound[i].Add(measuredEnd), measuredOver))
-		for _, name := range names {
-			if _, ok := measured[name]; !ok {
-				must(fmt.Errorf("%s is not measured", name))
+			used, ok := measured[pl.profile+"-"+n.name]
+			if !ok {
+				must(fmt.Errorf("%s-%s is not measured", pl.profile, n.name))
 			}
-			placements[i].measured[strings.TrimPrefix(name, profile+"-")] = measured[name]
+			pl.measured[n.name] = used
 		}
 	}
-	return contestResult{c, placements[0], placements[1]}
+	return contestResult{c, plimsoll, stock}
 }
 
 func pool(profile string) map[string]string { return map[string]string{"pool": profile} }
 
-// place creates all pods of a profile, and waits until they are bound. It returns the node of each pod.
-func (c *contest) place(ctx context.Context, p *playground, profile string) map[string]string {
+// place creates all pods of a profile, and waits until they are bound.
+func (c *contest) place(ctx context.Context, p *playground, profile string) placement {
 	began := time.Now()
 	for i := range c.pods {
 		must(p.CreatePods(ctx, cluster.Pod{
@@ -185,9 +172,13 @@ func (c *contest) place(ctx context.Context, p *playground, profile string) map[
 			Resources: resources("100m", c.cpu), Usage: cluster.Usage{CPU: c.cpu, Memory: "64Mi"},
 		}))
 	}
-	nodes := got(p.WaitBound(ctx, pool(profile), c.pods))
+	pl := placement{profile: profile, pods: map[string]int{}, measured: map[string]float64{}}
+	for _, node := range got(p.WaitBound(ctx, pool(profile), c.pods)) {
+		pl.pods[strings.TrimPrefix(node, profile+"-")]++
+	}
+	pl.bound = time.Now()
 	p.progress.say("%d pods for profile %s, all bound within %.1f s", c.pods, profile, time.Since(began).Seconds())
-	return nodes
+	return pl
 }
 
 // contestResult is the result of a contest.
@@ -238,6 +229,8 @@ func (r contestResult) check() error {
 // placement names nodes without their pool.
 type placement struct {
 	profile string
+	// bound is when the last pod was bound.
+	bound time.Time
 	// pods is the number of pods that a node got, by the node's name.
 	pods map[string]int
 	// measured is the CPU utilization of a node with these pods, by the node's name.
