@@ -16,6 +16,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 // This file has what Kubernetes' tests use of the stock plugin's package. It is compiled into the plugin's package, beside those
@@ -25,17 +26,16 @@ import (
 type PodTopologySpread = IncrementalPodTopologySpread
 
 // shared is the index of all rows of all tables: their nodes and pods come and go as between decisions of one scheduler.
-var shared = newIndex()
+var shared = podindex.New()
 
 // newPlugin leaves the stock plugin inside with the features of the gates. It only gives hints and signatures, and errors.
 func newPlugin(ctx context.Context, args runtime.Object, handle minor.Handle, features feature.Features) (minor.Plugin, error) {
-	made, err := fromArgs(ctx, args, handle, descriptor.Deps{})
+	made, err := fromArgs(ctx, args, handle, descriptor.Deps{Pods: shared})
 	if err != nil {
 		return nil, err
 	}
-	pl := made.(*IncrementalPodTopologySpread)
-	pl.features, pl.index = features, shared
-	return pl, nil
+	made.(*IncrementalPodTopologySpread).features = features
+	return made, nil
 }
 
 // hint returns the hint that the plugin registers for events of the resource.
@@ -101,9 +101,9 @@ func getPreFilterState(state fwk.CycleState, plugin minor.Plugin, pod *corev1.Po
 	stock := &preFilterState{Constraints: stockConstraints(s.constraints)}
 	for i := range s.spread {
 		c, of, counts := &s.constraints[i], &s.spread[i], map[string]int{}
-		for _, r := range pl.index.rows {
-			if object := r.info.Node(); eligible.includes(object, c) {
-				counts[object.Labels[c.key]] = of.count(object.Labels[c.key])
+		for _, r := range pl.index.Rows {
+			if eligible.includes(r.Object, c) {
+				counts[r.Object.Labels[c.key]] = of.count(r.Object.Labels[c.key])
 			}
 		}
 		if len(counts) != of.domains {
@@ -140,7 +140,7 @@ func getPreScoreState(state fwk.CycleState) (*preScoreState, error) {
 	}
 	for i, counts := range s.counts {
 		stockCounts := map[string]*int64{}
-		for value, domain := range s.topologies[i].byValue {
+		for value, domain := range s.topologies[i].ByValue {
 			if domain < len(counts) && counts[domain] != absent {
 				stockCounts[value] = &counts[domain]
 			}
