@@ -1,2 +1,2 @@
-// Package upstream runs Kubernetes' own tests of a stock plugin on the plugin here that gives the same answers.
+// Package upstream runs Kubernetes' own tests of stock plugins on the plugins here that give the same answers.
 package upstream

@@ -1,15 +1,10 @@
-package incrementalpodtopologyspread
+package upstream
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
@@ -19,11 +14,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
-// This file has what Kubernetes' tests use of the stock plugin's package. It is compiled into the plugin's package, beside those
-// tests. Types and fields have the names of the stock ones.
-
-// PodTopologySpread is what the tests test.
-type PodTopologySpread = IncrementalPodTopologySpread
+// This file and the one named after a stock plugin's package have what Kubernetes' tests use of that package. Both are compiled into
+// the package of the plugin here, beside those tests. Types and fields have the names of the stock ones.
 
 // shared is the index of all rows of all tables: their nodes and pods come and go as between decisions of one scheduler.
 var shared = podindex.New()
@@ -34,14 +26,12 @@ func newPlugin(ctx context.Context, args runtime.Object, handle minor.Handle, fe
 	if err != nil {
 		return nil, err
 	}
-	made.(*IncrementalPodTopologySpread).features = features
+	made.(*tested).features = features
 	return made, nil
 }
 
 // hint returns the hint that the plugin registers for events of the resource.
-func (pl *IncrementalPodTopologySpread) hint(
-	resource fwk.EventResource, logger klog.Logger, pod *corev1.Pod, before, after any,
-) (fwk.QueueingHint, error) {
+func (pl *tested) hint(resource fwk.EventResource, logger klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
 	events, err := pl.EventsToRegister(context.Background())
 	if err != nil {
 		return 0, err
@@ -53,101 +43,3 @@ func (pl *IncrementalPodTopologySpread) hint(
 	}
 	panic("no hint for events of " + resource)
 }
-
-type topologySpreadConstraint struct {
-	MaxSkew            int32
-	TopologyKey        string
-	Selector           labels.Selector
-	MinDomains         int32
-	NodeAffinityPolicy corev1.NodeInclusionPolicy
-	NodeTaintsPolicy   corev1.NodeInclusionPolicy
-}
-
-func stockConstraints(own []constraint) (all []topologySpreadConstraint) {
-	policy := map[bool]corev1.NodeInclusionPolicy{true: corev1.NodeInclusionPolicyHonor, false: corev1.NodeInclusionPolicyIgnore}
-	for _, c := range own {
-		all = append(all, topologySpreadConstraint{
-			MaxSkew: int32(c.maxSkew), TopologyKey: c.key, Selector: c.selector, MinDomains: int32(c.minDomains),
-			NodeAffinityPolicy: policy[c.honorsAffinity], NodeTaintsPolicy: policy[c.honorsTaints],
-		})
-	}
-	return all
-}
-
-type preFilterState struct {
-	Constraints       []topologySpreadConstraint
-	CriticalPaths     []*criticalPaths
-	TpValueToMatchNum []map[string]int
-}
-
-// criticalPaths has only the first MatchNum, the minimum.
-type criticalPaths [2]struct {
-	TopologyValue string
-	MatchNum      int
-}
-
-func newCriticalPaths() *criticalPaths {
-	return &criticalPaths{{MatchNum: math.MaxInt32}, {MatchNum: math.MaxInt32}}
-}
-
-// getPreFilterState adds the domains without pods to the state that the plugin has for the pod.
-func getPreFilterState(state fwk.CycleState, plugin minor.Plugin, pod *corev1.Pod) (*preFilterState, error) {
-	s := filterStateOf(state)
-	if s == nil {
-		return nil, errors.New("PreFilter wrote no state")
-	}
-	pl := plugin.(*IncrementalPodTopologySpread)
-	eligible := pl.eligibility(klog.Background(), pod, s.constraints, true)
-	stock := &preFilterState{Constraints: stockConstraints(s.constraints)}
-	for i := range s.spread {
-		c, of, counts := &s.constraints[i], &s.spread[i], map[string]int{}
-		for _, r := range pl.index.Rows {
-			if eligible.includes(r.Object, c) {
-				counts[r.Object.Labels[c.key]] = of.count(r.Object.Labels[c.key])
-			}
-		}
-		if len(counts) != of.domains {
-			return nil, fmt.Errorf("%s has %d domains, but the plugin counts %d", c.key, len(counts), of.domains)
-		}
-		for _, known := range []map[string]int{of.counts, of.changed} {
-			for value := range known {
-				if _, ok := counts[value]; !ok {
-					return nil, fmt.Errorf("the plugin counts pods in %s=%s, which is no domain", c.key, value)
-				}
-			}
-		}
-		stock.CriticalPaths = append(stock.CriticalPaths, &criticalPaths{{MatchNum: of.minimum}})
-		stock.TpValueToMatchNum = append(stock.TpValueToMatchNum, counts)
-	}
-	return stock, nil
-}
-
-type preScoreState struct {
-	Constraints               []topologySpreadConstraint
-	IgnoredNodes              sets.Set[string]
-	TopologyValueToPodCounts  []map[string]*int64
-	TopologyNormalizingWeight []float64
-}
-
-// getPreScoreState has no counts for the host name, as the stock state.
-func getPreScoreState(state fwk.CycleState) (*preScoreState, error) {
-	s := scoreStateOf(state)
-	if s == nil {
-		return nil, errors.New("PreScore wrote no state")
-	}
-	stock := &preScoreState{
-		Constraints: stockConstraints(s.constraints), IgnoredNodes: sets.KeySet(s.ignored), TopologyNormalizingWeight: s.weights,
-	}
-	for i, counts := range s.counts {
-		stockCounts := map[string]*int64{}
-		for value, domain := range s.topologies[i].ByValue {
-			if domain < len(counts) && counts[domain] != absent {
-				stockCounts[value] = &counts[domain]
-			}
-		}
-		stock.TopologyValueToPodCounts = append(stock.TopologyValueToPodCounts, stockCounts)
-	}
-	return stock, nil
-}
-
-func topologyNormalizingWeight(domains int) float64 { return math.Log(float64(domains + 2)) }
