@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 // MaxResponseBytes returns how many decompressed bytes a source accepts of one response about a number of nodes.

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 const keyHeader, applicationKeyHeader = "DD-API-KEY", "DD-APPLICATION-KEY"

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 // response is a response to queries. The rows of values have the order of series.

@@ -23,12 +23,12 @@ import (
 	"k8s.io/klog/v2"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 const errorBodyBytes = 4 << 10

@@ -10,7 +10,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 // MaxBytes bounds a document, whatever the number of nodes: it allows for some 40,000 nodes with four metrics each.

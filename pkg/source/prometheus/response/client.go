@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 const (

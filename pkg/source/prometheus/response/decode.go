@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
