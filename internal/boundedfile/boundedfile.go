@@ -1,18 +1,13 @@
 // Package boundedfile reads small files that others write, such as mounted tokens and certificates.
-// A file that hangs, never ends, is empty or is not regular causes an error and nothing worse.
+// A file that never ends, is empty or is not regular causes an error and nothing worse.
 package boundedfile
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"syscall"
-	"time"
-
-	"golang.org/x/sync/singleflight"
 )
 
 // Bounds of files. A system's root certificates have about 256 KiB, and a ConfigMap has at most 1 MiB.
@@ -22,58 +17,41 @@ const (
 	MaxConfigurationBytes = 1 << 20
 )
 
-// File is a file that is read repeatedly. It is safe for concurrent use.
-type File struct {
-	path     string
-	maxBytes int64
-	reads    singleflight.Group
-	read     func(path string, maxBytes int64) ([]byte, error)
-}
-
-// New returns the file at path, which may hold at most maxBytes.
-func New(path string, maxBytes int64) *File {
-	return &File{path: path, maxBytes: maxBytes, read: read}
-}
-
-// Read returns the content of the file. It fails for a file that:
-//   - cannot be read, or is larger than the limit,
-//   - is not regular (links are followed),
+// Read returns the content of the file at path. It fails for a file that:
+//   - cannot be read, or has more than maxBytes,
+//   - is not regular (links are followed): opening a device can have side effects, and opening a FIFO waits for a writer,
 //   - has only white space.
-//
-// Concurrent calls share one read: callers must not change the content.
-//
-// Read returns when ctx is done, even if the file system hangs. Further calls wait for the same read, so that a hanging mount costs
-// one goroutine.
-func (f *File) Read(ctx context.Context) ([]byte, error) {
-	done := f.reads.DoChan("", func() (any, error) { return f.read(f.path, f.maxBytes) })
-	select {
-	case result := <-done:
-		if result.Err != nil {
-			return nil, result.Err
-		}
-		return result.Val.([]byte), nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("read %s: the file system has not responded: %w", f.path, context.Cause(ctx))
+func Read(path string, maxBytes int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
 	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file: it has the mode %s", path, info.Mode())
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	content, err := io.ReadAll(NewReader(file, maxBytes))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s %w", path, err)
+	case len(bytes.TrimSpace(content)) == 0:
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return content, nil
 }
 
 // ReadToken reads a file of at most MaxTokenBytes.
-func ReadToken(name string) ([]byte, error) { return readCredential(name, MaxTokenBytes) }
+func ReadToken(path string) ([]byte, error) { return Read(path, MaxTokenBytes) }
 
 // ReadCA reads a file of at most MaxCABytes.
-func ReadCA(name string) ([]byte, error) { return readCredential(name, MaxCABytes) }
-
-func readCredential(name string, maxBytes int64) ([]byte, error) {
-	// A mounted file system may hang.
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return New(name, maxBytes).Read(ctx)
-}
+func ReadCA(path string) ([]byte, error) { return Read(path, MaxCABytes) }
 
 // ReadConfiguration reads a file of at most MaxConfigurationBytes.
-func ReadConfiguration(ctx context.Context, name string) ([]byte, error) {
-	return New(name, MaxConfigurationBytes).Read(ctx)
-}
+func ReadConfiguration(path string) ([]byte, error) { return Read(path, MaxConfigurationBytes) }
 
 // WritePrivate writes a file that its owner alone can read, also if the file was there before.
 func WritePrivate(path string, content []byte) (err error) {
@@ -87,37 +65,6 @@ func WritePrivate(path string, content []byte) (err error) {
 	}
 	_, err = f.Write(content)
 	return err
-}
-
-func read(path string, maxBytes int64) ([]byte, error) {
-	// Look before opening: opening a device can have side effects.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkRegular(path, info); err != nil {
-		return nil, err
-	}
-	// A FIFO may have replaced the file. Without O_NONBLOCK, opening it waits for a writer.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	if info, err = file.Stat(); err != nil {
-		return nil, err
-	}
-	if err := checkRegular(path, info); err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(NewReader(file, maxBytes))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s %w", path, err)
-	case len(bytes.TrimSpace(content)) == 0:
-		return nil, fmt.Errorf("%s is empty", path)
-	}
-	return content, nil
 }
 
 // ErrTooLarge is the error of content beyond a bound.
@@ -139,11 +86,4 @@ func (r *reader) Read(p []byte) (int, error) {
 		return n, fmt.Errorf("%w %d bytes", ErrTooLarge, r.maxBytes)
 	}
 	return n, err
-}
-
-func checkRegular(path string, info os.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file: it has the mode %s", path, info.Mode())
-	}
-	return nil
 }

@@ -1,20 +1,14 @@
 package boundedfile
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
-	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 const maxBytes = 8
 
@@ -23,17 +17,7 @@ func write(t *testing.T, path, content string) {
 	check.OK(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// readWithin reads with a bound of a minute. The context of the test ends only with the test, so that a read that hangs would not
-// fail it.
-func readWithin(t *testing.T, f *File) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	content, err := f.Read(ctx)
-	return string(content), err
-}
-
-func TestFile_Read(t *testing.T) {
+func TestRead(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		make    func(t *testing.T, path string)
@@ -75,8 +59,8 @@ func TestFile_Read(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
 			tc.make(t, path)
-			got, err := readWithin(t, New(path, maxBytes))
-			if tc.wantErr == "" && (got != tc.want || err != nil) {
+			got, err := Read(path, maxBytes)
+			if tc.wantErr == "" && (string(got) != tc.want || err != nil) {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
 			if tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr) || !strings.Contains(err.Error(), path)) {
@@ -86,63 +70,35 @@ func TestFile_Read(t *testing.T) {
 	}
 }
 
-func TestFile_ReadsWhatIsThereNow(t *testing.T) {
-	expect := func(t *testing.T, f *File, want string) {
+func TestRead_Replaced(t *testing.T) {
+	expect := func(t *testing.T, path, want string) {
 		t.Helper()
-		if got, err := readWithin(t, f); got != want || err != nil {
+		if got, err := Read(path, maxBytes); string(got) != want || err != nil {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
 	t.Run("written in place and replaced by rename", func(t *testing.T) {
 		dir := t.TempDir()
 		path, other := filepath.Join(dir, "token"), filepath.Join(dir, "other")
-		f := New(path, maxBytes)
 		write(t, path, "written")
-		expect(t, f, "written")
+		expect(t, path, "written")
 		write(t, path, "rewrite") // has the same size, and perhaps the same modification time
-		expect(t, f, "rewrite")
+		expect(t, path, "rewrite")
 		write(t, other, "renamed")
 		check.OK(t, os.Rename(other, path))
-		expect(t, f, "renamed")
+		expect(t, path, "renamed")
 	})
 	// A kubelet writes the files of a Secret to a new folder, and moves the link ..data there. token links to ..data/token.
 	t.Run("replaced as in the volume of a Secret", func(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "token")
-		f := New(path, maxBytes)
 		check.OK(t, os.Symlink(filepath.Join("..data", "token"), path))
 		for _, content := range []string{"first", "second"} {
 			check.OK(t, os.Mkdir(filepath.Join(dir, content), 0o700))
 			write(t, filepath.Join(dir, content, "token"), content)
 			check.OK(t, os.Symlink(content, filepath.Join(dir, "..data_tmp")))
 			check.OK(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
-			expect(t, f, content)
+			expect(t, path, content)
 		}
 	})
-}
-
-func TestFile_FileSystemThatHangs(t *testing.T) {
-	started, release := make(chan struct{}, 3), make(chan struct{})
-	f := New("/mount/token", maxBytes)
-	f.read = func(string, int64) ([]byte, error) {
-		started <- struct{}{}
-		<-release
-		return []byte("late"), nil
-	}
-	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		_, err := f.Read(ctx)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/mount/token") {
-			t.Errorf("error %v, want one that names the file and wraps DeadlineExceeded", err)
-		}
-	}
-	<-started
-	if n := len(started); n != 0 {
-		t.Errorf("%d more reads hang than one", n)
-	}
-	close(release)
-	if got, err := readWithin(t, f); got != "late" || err != nil {
-		t.Errorf("once the file system responds: %q, %v", got, err)
-	}
 }

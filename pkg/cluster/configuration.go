@@ -126,7 +126,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	case o.Scheduler != "":
 		return c.named(ctx, o.Scheduler)
 	case o.File != "":
-		content, err := boundedfile.ReadConfiguration(ctx, o.File)
+		content, err := boundedfile.ReadConfiguration(o.File)
 		if err != nil {
 			return nil, OptionErrorf("--config: %w", err)
 		}
@@ -137,7 +137,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		return c.discover(ctx)
 	}
 	file := own.configFile()
-	content, err := boundedfile.ReadConfiguration(ctx, file)
+	content, err := boundedfile.ReadConfiguration(file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
 	}

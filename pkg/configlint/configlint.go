@@ -2,7 +2,6 @@
 package configlint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -130,8 +129,8 @@ func CheckFile(file string, o Options) ([]finding.Finding, error) {
 }
 
 // ReadFile returns the valid configuration of a file, completed by defaults and the environment.
-func ReadFile(ctx context.Context, file string, o Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
-	content, err := boundedfile.ReadConfiguration(ctx, file)
+func ReadFile(file string, o Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+	content, err := boundedfile.ReadConfiguration(file)
 	if err != nil {
 		return nil, err
 	}

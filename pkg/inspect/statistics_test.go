@@ -348,7 +348,7 @@ func apiServer(t *testing.T) *httptest.Server {
 func checkReplay(t *testing.T, plugin, args string) {
 	t.Helper()
 	args = strings.ReplaceAll(args, promstub.Metric, `"instance:node_cpu_utilisation:rate5m"`)
-	policies, err := engine.ReadPolicies(t.Context(), write(t, configuration(plugin, args, "http://prometheus:9090")))
+	policies, err := engine.ReadPolicies(write(t, configuration(plugin, args, "http://prometheus:9090")))
 	must(t, err)
 	in := &input.Input{
 		Start: time.Unix(1_700_000_000, 0), Length: 10 * time.Minute, Counted: 10 * time.Minute,

@@ -1,7 +1,6 @@
 package loadwatcher
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"sync/atomic"
@@ -13,23 +12,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
-// startTimeout and handshakeTimeout bound the time that the start and a handshake wait for a hanging mount.
-const startTimeout, handshakeTimeout = 10 * time.Second, time.Second
-
 // certificate is the certificate in two files, which may be rotated. It is safe for concurrent use.
 type certificate struct {
-	certFile, keyFile *boundedfile.File
+	certFile, keyFile string
 	failures          rate.Sometimes
 	last              atomic.Pointer[tls.Certificate]
 }
 
 // newCertificate fails if the files have no certificate with its key.
-func newCertificate(ctx context.Context, certFile, keyFile string) (*certificate, error) {
-	c := &certificate{
-		certFile: boundedfile.New(certFile, boundedfile.MaxCABytes), keyFile: boundedfile.New(keyFile, boundedfile.MaxCABytes),
-		failures: rate.Sometimes{Interval: time.Minute},
-	}
-	return c, c.read(ctx, startTimeout)
+func newCertificate(certFile, keyFile string) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile, failures: rate.Sometimes{Interval: time.Minute}}
+	return c, c.read()
 }
 
 // tlsConfig returns the settings of a server that follows the files.
@@ -39,20 +32,18 @@ func (c *certificate) tlsConfig() *tls.Config {
 
 // latest returns the certificate in the files. While they have none, such as during a rotation, it returns the last one.
 func (c *certificate) latest(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if err := c.read(hello.Context(), handshakeTimeout); err != nil {
+	if err := c.read(); err != nil {
 		c.failures.Do(func() { klog.FromContext(hello.Context()).Error(err, "The last TLS certificate is kept") })
 	}
 	return c.last.Load(), nil
 }
 
-func (c *certificate) read(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	cert, err := c.certFile.Read(ctx)
+func (c *certificate) read() error {
+	cert, err := boundedfile.ReadCA(c.certFile)
 	if err != nil {
 		return fmt.Errorf("--tls-cert-file: %w", err)
 	}
-	key, err := c.keyFile.Read(ctx)
+	key, err := boundedfile.ReadCA(c.keyFile)
 	if err != nil {
 		return fmt.Errorf("--tls-private-key-file: %w", err)
 	}

@@ -3,7 +3,6 @@ package loadwatcher
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -11,7 +10,7 @@ import (
 // TestCertificate_Rotation expects the last certificate while the files do not match.
 func TestCertificate_Rotation(t *testing.T) {
 	certFile, keyFile := writeKeyPair(t)
-	c, err := newCertificate(t.Context(), certFile, keyFile)
+	c, err := newCertificate(certFile, keyFile)
 	check.OK(t, err)
 	first := c.last.Load()
 	nextCert, nextKey := writeKeyPair(t)
@@ -22,7 +21,7 @@ func TestCertificate_Rotation(t *testing.T) {
 		content, err := os.ReadFile(step.from)
 		check.OK(t, err)
 		check.OK(t, os.WriteFile(step.to, content, 0o600))
-		if err := c.read(t.Context(), time.Minute); (err != nil) != step.fails || (c.last.Load() == first) != step.fails {
+		if err := c.read(); (err != nil) != step.fails || (c.last.Load() == first) != step.fails {
 			t.Errorf("after %s: error %v, the first certificate is kept: %v, want %v", step.to, err, c.last.Load() == first, step.fails)
 		}
 	}

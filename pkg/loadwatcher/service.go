@@ -76,7 +76,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		trust: trust, telemetry: t, clock: clock.RealClock{},
 	})
 	if o.tlsCertFile != "" {
-		certificate, err := newCertificate(ctx, o.tlsCertFile, o.tlsPrivateKeyFile)
+		certificate, err := newCertificate(o.tlsCertFile, o.tlsPrivateKeyFile)
 		if err != nil {
 			return nil, err
 		}

@@ -91,7 +91,7 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if err := errors.Join(format.Validate(), s.Validate(cmd.Flags().Changed)); err != nil {
 		return err
 	}
-	policies, err := s.ReadPolicies(cmd.Context())
+	policies, err := s.ReadPolicies()
 	if err != nil {
 		return err
 	}

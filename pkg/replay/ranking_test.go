@@ -16,7 +16,7 @@ import (
 func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 	const nodes, seeds = 100, 3
 	o := Options{Policies: []engine.Policy{policy(t, report.Stock), policy(t, report.Clairvoyant)}}
-	known, err := engine.ReadPolicies(t.Context(), "testdata/known.yaml")
+	known, err := engine.ReadPolicies("testdata/known.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

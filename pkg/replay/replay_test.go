@@ -51,7 +51,7 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 	}
 	// The second file has every statistic of a load line.
 	for _, file := range []string{"testdata/known.yaml", "testdata/options.yaml"} {
-		policies, err := engine.ReadPolicies(t.Context(), file)
+		policies, err := engine.ReadPolicies(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -125,16 +125,16 @@ func (s *Selection) CheckWritable() error {
 }
 
 // ReadPolicies returns the policies of --policies and --config.
-func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
+func (s *Selection) ReadPolicies() ([]engine.Policy, error) {
 	var configured, policies []engine.Policy
 	for _, file := range s.Configs {
-		read, err := engine.ReadPolicies(ctx, file)
+		read, err := engine.ReadPolicies(file)
 		if err != nil {
 			return nil, cluster.OptionErrorf("--config: %w", err)
 		}
 		configured = append(configured, read...)
 	}
-	if err := s.Rebalance.Read(ctx); err != nil {
+	if err := s.Rebalance.Read(); err != nil {
 		return nil, cluster.OptionErrorf("%w", err)
 	}
 	for _, name := range s.Policies {

@@ -371,7 +371,7 @@ func TestBrowserSaved(t *testing.T) {
 	must(t, err)
 	file, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
 	must(t, taken.WriteFile(file))
-	saved, err := ReadFile(t.Context(), file)
+	saved, err := ReadFile(file)
 	must(t, err)
 	again := filepath.Join(t.TempDir(), "again.json")
 	must(t, saved.WriteFile(again))
@@ -759,7 +759,7 @@ func TestBrowserAccessible(t *testing.T) {
 
 // make recording took the snapshot of a real control plane. One node has 30 % of CPU, one 85 %, and one is not measured.
 func TestBrowserRecorded(t *testing.T) {
-	saved, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"))
+	saved, err := ReadFile(filepath.Join("testdata", "three-nodes.json"))
 	must(t, err)
 	tb := openPage(t, startWith(t, Options{Saved: saved}))
 	tb.Shows("#count", "3 nodes: 1 above the line")

@@ -44,7 +44,7 @@ type uiOptions struct {
 type Moves struct {
 	// AddFile adds the flag of the file with the rebalancer's configuration, and Check reads the file.
 	AddFile func(flags *pflag.FlagSet, file *string)
-	Check   func(ctx context.Context, file string) error
+	Check   func(file string) error
 	// Origins reads which pods were moved.
 	Origins cluster.ReadOrigins
 	// Plan returns the JSON of a plan, and the command that makes its moves.
@@ -129,7 +129,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	}
 	options := Options{}
 	if o.fromFile != "" {
-		saved, err := ReadFile(cmd.Context(), o.fromFile)
+		saved, err := ReadFile(o.fromFile)
 		if err != nil {
 			return cluster.OptionErrorf("--from-file: %w", err)
 		}
@@ -147,7 +147,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 func (o *uiOptions) openCluster(cmd *cobra.Command, options *Options) error {
 	ctx := cmd.Context()
 	if o.moves.Plan != nil {
-		if err := o.moves.Check(ctx, o.rebalancer); err != nil { // each plan reads the file anew
+		if err := o.moves.Check(o.rebalancer); err != nil { // each plan reads the file anew
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ func fakeMoves() Moves {
 		AddFile: func(flags *pflag.FlagSet, file *string) {
 			flags.StringVar(file, "rebalancer-config", "", "")
 		},
-		Check: func(context.Context, string) error { return nil },
+		Check: func(string) error { return nil },
 		Plan: func(
 			context.Context, *cluster.Connection, cluster.ConfigurationOptions, cluster.SourceOptions, string,
 		) ([]byte, cluster.Command, error) {

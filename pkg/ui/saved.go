@@ -104,8 +104,8 @@ func (s *State) WriteHTMLFile(name string) error {
 }
 
 // ReadFile reads a saved snapshot.
-func ReadFile(ctx context.Context, name string) (*State, error) {
-	content, err := boundedfile.New(name, maxSavedBytes).Read(ctx)
+func ReadFile(name string) (*State, error) {
+	content, err := boundedfile.Read(name, maxSavedBytes)
 	if err != nil {
 		return nil, err
 	}

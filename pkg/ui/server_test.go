@@ -631,7 +631,7 @@ func TestReadFile_Errors(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "nodes.json")
 		must(t, os.WriteFile(file, []byte(content), 0o600))
-		if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
+		if _, err := ReadFile(file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
 			t.Errorf("%s: error %v, want %s", content, err, want)
 		}
 	}
@@ -642,7 +642,7 @@ func TestReadFile_Large(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nodes.json")
 	must(t, os.WriteFile(file, []byte("{}"), 0o600))
 	must(t, os.Truncate(file, maxSavedBytes+1))
-	if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), "has more than 25165824 bytes") {
+	if _, err := ReadFile(file); err == nil || !strings.Contains(err.Error(), "has more than 25165824 bytes") {
 		t.Errorf("error %v", err)
 	}
 }

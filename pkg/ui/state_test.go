@@ -15,7 +15,7 @@ import (
 // Changes of a recorded snapshot, merged one by one, lead to the same JSON as encoding all of it.
 func TestState_Recorded(t *testing.T) {
 	read := func() *State {
-		s, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"))
+		s, err := ReadFile(filepath.Join("testdata", "three-nodes.json"))
 		must(t, err)
 		return s
 	}

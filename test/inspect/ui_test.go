@@ -175,7 +175,7 @@ func TestUI_Saved(t *testing.T) {
 	saved, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
 	waitFor(t, func() string { // a node can lack scrapes for a moment
 		shared.plimsoll(t, "ui", "--save", saved).wants(t, 0)
-		snapshot, err := ui.ReadFile(t.Context(), saved)
+		snapshot, err := ui.ReadFile(saved)
 		must(t, err)
 		if len(snapshot.Nodes) != 3 || snapshot.Waiting["default/huge"] == nil || !snapshot.Nodes["worker-2"].CPU.AboveLine ||
 			snapshot.Health.Report == nil || len(snapshot.Health.Checks) < 10 {

@@ -211,7 +211,7 @@ func TestReplayOfHistory(t *testing.T) {
 	checkInput(t, loaded)
 
 	stock := check.Value(engine.BuiltinPolicy(replayreport.Stock))(t)
-	policies := check.Value(engine.ReadPolicies(t.Context(), "../../pkg/replay/testdata/known.yaml"))(t)
+	policies := check.Value(engine.ReadPolicies("../../pkg/replay/testdata/known.yaml"))(t)
 	policies = slices.DeleteFunc(policies, func(p engine.Policy) bool { return p.Name != "PredictedPeak" })
 	for from, in := range map[string]*input.Input{"Prometheus": h.Input, "the file": loaded} {
 		report := check.Value(replay.Replay(t.Context(),

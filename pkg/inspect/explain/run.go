@@ -278,7 +278,7 @@ func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(cont
 
 // readFile reads the file, which holds one workload.
 func (r *Request) readFile(ctx context.Context, c *cluster.Connection) (*manifest.Manifest, error) {
-	m, err := manifest.ReadFile(ctx, r.File, r.Stdin, c.Namespace)
+	m, err := manifest.ReadFile(r.File, r.Stdin, c.Namespace)
 	if err != nil {
 		return nil, cluster.OptionErrorf("--filename: %w", err)
 	}

@@ -3,7 +3,6 @@ package manifest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,9 +35,9 @@ type Manifest struct {
 
 // ReadFile reads the named file, or stdin if the name is "-". Objects without a namespace get namespace. It rejects
 // files above 4 MiB, with unknown fields, or without pods.
-func ReadFile(ctx context.Context, name string, stdin io.Reader, namespace string) (*Manifest, error) {
+func ReadFile(name string, stdin io.Reader, namespace string) (*Manifest, error) {
 	if name != "-" {
-		content, err := boundedfile.New(name, maxBytes).Read(ctx)
+		content, err := boundedfile.Read(name, maxBytes)
 		if err != nil {
 			return nil, err
 		}

@@ -72,7 +72,7 @@ spec: {containers: [{name: main, image: p}]}
 
 func mustRead(t *testing.T, content string) *Manifest {
 	t.Helper()
-	m, err := ReadFile(t.Context(), "-", strings.NewReader(content), "default")
+	m, err := ReadFile("-", strings.NewReader(content), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestReadFile_Mistakes(t *testing.T) {
 		{"no apiVersion", "kind: Pod\nspec: {}\n", ": apiVersion is missing"},
 		{"too much", strings.Repeat(" ", maxBytes+1), "more than"},
 	} {
-		_, err := ReadFile(t.Context(), "-", strings.NewReader(tc.content), "default")
+		_, err := ReadFile("-", strings.NewReader(tc.content), "default")
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}

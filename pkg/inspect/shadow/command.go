@@ -124,7 +124,7 @@ func (o *options) validate() error {
 func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := plugins.LintOptions()
 	lint.Getenv = os.Getenv
-	cfg, err := configlint.ReadFile(ctx, o.config, lint)
+	cfg, err := configlint.ReadFile(o.config, lint)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}

@@ -98,7 +98,7 @@ func (e *experiment) readFile(ctx context.Context) error {
 	if e.File == "" {
 		return nil
 	}
-	m, err := manifest.ReadFile(ctx, e.File, e.Stdin, e.conn.Namespace)
+	m, err := manifest.ReadFile(e.File, e.Stdin, e.conn.Namespace)
 	if err != nil {
 		return cluster.OptionErrorf("--filename: %w", err)
 	}

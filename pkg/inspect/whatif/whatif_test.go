@@ -140,7 +140,7 @@ spec:
 
 func read(t testing.TB, text string) *manifest.Manifest {
 	t.Helper()
-	m, err := manifest.ReadFile(t.Context(), "-", strings.NewReader(text), "default")
+	m, err := manifest.ReadFile("-", strings.NewReader(text), "default")
 	must(t, err)
 	return m
 }

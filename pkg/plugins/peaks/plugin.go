@@ -42,7 +42,7 @@ func Describe() descriptor.Descriptor {
 }
 
 func build(ctx context.Context, args *config.PeaksArgs, in descriptor.Inputs) (minor.Plugin, error) {
-	args, err := withModels(ctx, args)
+	args, err := withModels(args)
 	if err != nil {
 		return nil, err
 	}

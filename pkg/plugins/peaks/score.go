@@ -2,14 +2,12 @@ package peaks
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -86,18 +84,14 @@ func decode(code int64) float64 {
 	return math.Float64frombits(bits &^ signBit)
 }
 
-const (
-	// maxFileBytes bounds the file: 15,000 nodes take about 2 MiB.
-	maxFileBytes = 8 << 20
-	// fileTimeout bounds the reading of the file, which may be on a file system that does not respond.
-	fileTimeout = 10 * time.Second
-)
+// maxFileBytes bounds the file of power models: 15,000 nodes take about 2 MiB.
+const maxFileBytes = 8 << 20
 
 // withModels returns the arguments, completed by the models of the file in NODE_POWER_MODEL unless they have models by name.
 // It fails without any model.
-func withModels(ctx context.Context, args *config.PeaksArgs) (*config.PeaksArgs, error) {
+func withModels(args *config.PeaksArgs) (*config.PeaksArgs, error) {
 	if path := os.Getenv(config.NodePowerModelVariable); path != "" && len(args.NodePowerModel) == 0 {
-		byName, err := readModels(ctx, path)
+		byName, err := readModels(path)
 		if err != nil {
 			return nil, fmt.Errorf("environment variable %s: read power models: %w", config.NodePowerModelVariable, err)
 		}
@@ -115,10 +109,8 @@ func withModels(ctx context.Context, args *config.PeaksArgs) (*config.PeaksArgs,
 }
 
 // readModels reads a JSON object of power models by name of the node.
-func readModels(ctx context.Context, path string) (map[string]config.PowerModel, error) {
-	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
-	defer cancel()
-	content, err := boundedfile.New(path, maxFileBytes).Read(ctx)
+func readModels(path string) (map[string]config.PowerModel, error) {
+	content, err := boundedfile.Read(path, maxFileBytes)
 	if err != nil {
 		return nil, err
 	}

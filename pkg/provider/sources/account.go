@@ -91,26 +91,24 @@ func (a Account) authenticate(ctx context.Context, address string, cfg httpclien
 		return cfg, nil
 	}
 	cfg.BearerTokenFile = filepath.Join(a.Dir, "token")
-	limited, cancel := context.WithTimeout(ctx, cfg.Timeout)
-	defer cancel()
-	if _, err := boundedfile.New(cfg.BearerTokenFile, boundedfile.MaxTokenBytes).Read(limited); err != nil {
+	if _, err := boundedfile.ReadToken(cfg.BearerTokenFile); err != nil {
 		return cfg, fmt.Errorf("%s is true and neither token nor tokenFile is configured for %s, but the pod has no token of its "+
 			"own: %w; let the pod mount one (automountServiceAccountToken: true), configure tokenFile, or set %s to false",
 			AccountVariable, address, err, AccountVariable)
 	}
 	if cfg.CAFile == "" {
-		cfg.ExtraCAFiles = a.authorities(limited)
+		cfg.ExtraCAFiles = a.authorities()
 	}
 	logger.Info("Load is read with the service account's token", "tokenFile", cfg.BearerTokenFile, "extraCAFiles", cfg.ExtraCAFiles)
 	return cfg, nil
 }
 
 // authorities returns the files of authorities that exist.
-func (a Account) authorities(ctx context.Context) []string {
+func (a Account) authorities() []string {
 	var files []string
 	for _, name := range []string{"ca.crt", "service-ca.crt"} {
 		file := filepath.Join(a.Dir, name)
-		if _, err := boundedfile.New(file, boundedfile.MaxCABytes).Read(ctx); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := boundedfile.ReadCA(file); !errors.Is(err, fs.ErrNotExist) {
 			files = append(files, file)
 		}
 	}

@@ -91,8 +91,8 @@ type Stay struct {
 }
 
 // ReadConfiguration is plan.ReadConfiguration for the flag of a command.
-func ReadConfiguration(ctx context.Context, file string) (*api.Configuration, error) {
-	c, err := plan.ReadConfiguration(ctx, file)
+func ReadConfiguration(file string) (*api.Configuration, error) {
+	c, err := plan.ReadConfiguration(file)
 	if err != nil {
 		return nil, cluster.OptionErrorf("--rebalancer-config: %w", err)
 	}
@@ -102,7 +102,7 @@ func ReadConfiguration(ctx context.Context, file string) (*api.Configuration, er
 // Run plans moves in the cluster. It reads the load once, so one refresh makes a node hot. The state of an installed rebalancer
 // and the scheduler's lease tell why moves wait.
 func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
-	configuration, err := ReadConfiguration(ctx, r.Rebalancer)
+	configuration, err := ReadConfiguration(r.Rebalancer)
 	if err != nil {
 		return nil, err
 	}

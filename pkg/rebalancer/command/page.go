@@ -8,8 +8,8 @@ import (
 )
 
 // CheckFile fails if the file has no valid configuration.
-func CheckFile(ctx context.Context, file string) error {
-	_, err := ReadConfiguration(ctx, file)
+func CheckFile(file string) error {
+	_, err := ReadConfiguration(file)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 
@@ -14,11 +13,11 @@ import (
 )
 
 // ReadConfiguration reads a RebalancerConfiguration. Without a file it returns the defaults. Errors name the file.
-func ReadConfiguration(ctx context.Context, file string) (*api.Configuration, error) {
+func ReadConfiguration(file string) (*api.Configuration, error) {
 	if file == "" {
 		return api.Default(), nil
 	}
-	content, err := boundedfile.ReadConfiguration(ctx, file)
+	content, err := boundedfile.ReadConfiguration(file)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func TestReadConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := ReadConfiguration(t.Context(), file)
+		c, err := ReadConfiguration(file)
 		if want == "" {
 			if diff := cmp.Diff(api.Default(), c); err != nil || diff != "" {
 				t.Errorf("%q: error %v, (-default +got):\n%s", content, err, diff)

@@ -49,7 +49,7 @@ It serves /metrics, /healthz and /readyz.`,
 		Version:      version,
 		SilenceUsage: true, // an error has one line
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := o.read(cmd.Context())
+			s, err := o.read()
 			if err != nil {
 				return err
 			}
@@ -88,26 +88,26 @@ It serves /metrics, /healthz and /readyz.`,
 }
 
 // read returns a server with both configurations.
-func (o *options) read(ctx context.Context) (*server, error) {
+func (o *options) read() (*server, error) {
 	switch {
 	case o.config == "":
 		return nil, errors.New("--config: required; name the file with the RebalancerConfiguration")
 	case o.schedulerConfig == "":
 		return nil, errors.New("--scheduler-config: required; name the file with the scheduler's KubeSchedulerConfiguration")
 	}
-	s := &server{file: boundedfile.New(o.config, boundedfile.MaxConfigurationBytes)}
+	s := &server{file: o.config}
 	state, err := kube.ParseState(o.state)
 	if err != nil {
 		return nil, err
 	}
 	s.namespace, s.name = state.Namespace, state.Name
-	if s.content, err = s.file.Read(ctx); err != nil {
+	if s.content, err = boundedfile.ReadConfiguration(s.file); err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
 	if s.configuration, err = plan.DecodeConfiguration(s.content); err != nil {
 		return nil, fmt.Errorf("--config: %s: %w", o.config, err)
 	}
-	if s.scheduler, err = o.readScheduler(ctx); err != nil {
+	if s.scheduler, err = o.readScheduler(); err != nil {
 		return nil, fmt.Errorf("--scheduler-config: %w", err)
 	}
 	if !s.scheduler.LeaderElection.LeaderElect {
@@ -117,10 +117,10 @@ func (o *options) read(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+func (o *options) readScheduler() (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := plugins.LintOptions()
 	lint.Getenv, lint.FilesAreElsewhere = os.Getenv, o.validateOnly
-	return configlint.ReadFile(ctx, o.schedulerConfig, lint)
+	return configlint.ReadFile(o.schedulerConfig, lint)
 }
 
 // connect connects the server, and checks that its state can be read.

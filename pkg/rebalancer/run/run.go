@@ -45,7 +45,7 @@ type server struct {
 	// client evicts pods, and writes the state, the lease and events. connection only reads.
 	client        kubernetes.Interface
 	scheduler     *schedulerconfig.KubeSchedulerConfiguration
-	file          *boundedfile.File
+	file          string
 	configuration *api.Configuration
 	content       []byte
 	// namespace and name are those of the state's ConfigMap and the Lease, and identity that of this process.
@@ -202,7 +202,7 @@ func (s *server) step(ctx context.Context, world *command.World, executor *plan.
 
 // reload reads the configuration again. It keeps the last valid one.
 func (s *server) reload(ctx context.Context) {
-	content, err := s.file.Read(ctx)
+	content, err := boundedfile.ReadConfiguration(s.file)
 	if err == nil && bytes.Equal(content, s.content) {
 		return
 	}

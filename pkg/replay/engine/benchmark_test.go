@@ -12,7 +12,7 @@ func BenchmarkReplay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	policies, err := ReadPolicies(b.Context(), "../testdata/known.yaml")
+	policies, err := ReadPolicies("../testdata/known.yaml")
 	if err != nil {
 		b.Fatal(err)
 	}

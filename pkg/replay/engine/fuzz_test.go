@@ -42,7 +42,7 @@ func FuzzReplay(f *testing.F) {
 	if err := os.WriteFile(configuration, []byte(fuzzedConfiguration), 0o600); err != nil {
 		f.Fatal(err)
 	}
-	policies, err := ReadPolicies(f.Context(), configuration)
+	policies, err := ReadPolicies(configuration)
 	if err != nil {
 		f.Fatal(err)
 	}

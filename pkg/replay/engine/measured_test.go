@@ -97,7 +97,7 @@ func TestMeasured_QuantilesOfMovingWindow(t *testing.T) {
 
 // A line on the maximum rejects a node that a line on the mean accepts.
 func TestRun_LineOnMaximum(t *testing.T) {
-	policies, err := ReadPolicies(t.Context(), "../testdata/options.yaml")
+	policies, err := ReadPolicies("../testdata/options.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,8 +116,8 @@ func builtin(name string, percentage int, plugin, disabledScores, args string) (
 }
 
 // ReadPolicies returns a policy for each profile of a KubeSchedulerConfiguration, named by its schedulerName.
-func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
-	content, err := boundedfile.ReadConfiguration(ctx, file)
+func ReadPolicies(file string) ([]Policy, error) {
+	content, err := boundedfile.ReadConfiguration(file)
 	if err != nil {
 		return nil, err
 	}

@@ -54,14 +54,14 @@ func (r *Rebalance) AddFlags(flags *pflag.FlagSet) {
 }
 
 // Read reads and checks the values of the flags. Errors name the flag.
-func (r *Rebalance) Read(ctx context.Context) (err error) {
+func (r *Rebalance) Read() (err error) {
 	switch {
 	case r.costs.termination < input.Tick || r.costs.termination > maxMoveCost:
 		return fmt.Errorf("--termination: %v; write from %v to %v", r.costs.termination, input.Tick, maxMoveCost)
 	case r.costs.startup < 0 || r.costs.startup > maxMoveCost:
 		return fmt.Errorf("--startup: %v; write from 0s to %v", r.costs.startup, maxMoveCost)
 	}
-	if r.c, err = plan.ReadConfiguration(ctx, r.file); err != nil {
+	if r.c, err = plan.ReadConfiguration(r.file); err != nil {
 		return fmt.Errorf("--rebalancer-config: %w", err)
 	}
 	if r.c.Paused {

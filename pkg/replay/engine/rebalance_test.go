@@ -46,7 +46,7 @@ func small() *api.Configuration {
 
 func predictedPeak(t *testing.T) Policy {
 	t.Helper()
-	known, err := ReadPolicies(t.Context(), "../testdata/known.yaml")
+	known, err := ReadPolicies("../testdata/known.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

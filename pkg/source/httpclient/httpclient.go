@@ -155,10 +155,8 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 }
 
 func (c *Client) authorize(req *http.Request) error {
-	ctx, cancel := context.WithTimeout(req.Context(), c.client.Timeout)
-	defer cancel()
 	for _, t := range c.credentials {
-		value, err := t.current(ctx)
+		value, err := t.current()
 		if err != nil {
 			return err
 		}

@@ -27,14 +27,8 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	if len(files) == 0 || cfg.InsecureSkipVerify {
 		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify, ServerName: cfg.ServerName}, hasCredentials), nil
 	}
-	ca := &authorities{names: files}
-	for _, name := range files {
-		ca.files = append(ca.files, boundedfile.New(name, boundedfile.MaxCABytes))
-	}
 	// The library reloads the files when they change, but would trust only them. So load builds the pool itself.
 	load := func(*tls.Config) (http.RoundTripper, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
-		defer cancel()
 		roots := x509.NewCertPool()
 		if cfg.CAFile == "" {
 			var err error
@@ -42,18 +36,18 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 				return nil, fmt.Errorf("load the system's root certificates: %w", err)
 			}
 		}
-		for i, file := range ca.files {
-			content, err := file.Read(ctx)
+		for _, file := range files {
+			content, err := boundedfile.ReadCA(file)
 			if err != nil {
 				return nil, fmt.Errorf("CA certificates: %w", err)
 			}
 			if !roots.AppendCertsFromPEM(content) {
-				return nil, fmt.Errorf("CA certificates: %s has no PEM certificate", files[i])
+				return nil, fmt.Errorf("CA certificates: %s has no PEM certificate", file)
 			}
 		}
 		return transportWith(&tls.Config{RootCAs: roots, ServerName: cfg.ServerName}, hasCredentials), nil
 	}
-	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: ca}, load)
+	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: authorities(files)}, load)
 	if err != nil && cfg.CAFile != "" {
 		return nil, fmt.Errorf("caFile: %w", err)
 	}
@@ -73,18 +67,16 @@ func transportWith(tlsConfig *tls.Config, hasCredentials bool) *http.Transport {
 	return t
 }
 
-type authorities struct {
-	names []string
-	files []*boundedfile.File
-}
+// authorities are the names of CA files.
+type authorities []string
 
-var _ config.SecretReader = &authorities{}
+var _ config.SecretReader = authorities{}
 
 // Fetch implements config.SecretReader. It returns all files, for the library to notice changes.
-func (a *authorities) Fetch(ctx context.Context) (string, error) {
+func (a authorities) Fetch(context.Context) (string, error) {
 	var all strings.Builder
-	for _, file := range a.files {
-		content, err := file.Read(ctx)
+	for _, file := range a {
+		content, err := boundedfile.ReadCA(file)
 		if err != nil {
 			return "", err
 		}
@@ -94,9 +86,9 @@ func (a *authorities) Fetch(ctx context.Context) (string, error) {
 	return all.String(), nil
 }
 
-func (a *authorities) Description() string { return strings.Join(a.names, ", ") }
+func (a authorities) Description() string { return strings.Join(a, ", ") }
 
-func (a *authorities) Immutable() bool { return false }
+func (a authorities) Immutable() bool { return false }
 
 const (
 	// keptTokens is the number of past tokens of a rotating file that are hidden too: they may still be valid.
@@ -110,7 +102,7 @@ const (
 // credential is a rotating token or key for each request. It is safe for concurrent use.
 type credential struct {
 	header, prefix string
-	file           *boundedfile.File // nil if the token does not change
+	file           string // empty if the token does not change
 
 	mu   sync.Mutex
 	sent []sentToken
@@ -151,7 +143,7 @@ func newCredentials(cfg Config) (all []*credential) {
 // read sets the value or the file. It returns false if there is neither.
 func (t *credential) read(value, file string) bool {
 	if file != "" {
-		t.file = boundedfile.New(file, boundedfile.MaxTokenBytes)
+		t.file = file
 		return true
 	}
 	value = strings.TrimSpace(value)
@@ -159,11 +151,11 @@ func (t *credential) read(value, file string) bool {
 	return value != ""
 }
 
-func (t *credential) current(ctx context.Context) (string, error) {
-	if t.file == nil {
+func (t *credential) current() (string, error) {
+	if t.file == "" {
 		return t.sent[0].value, nil
 	}
-	content, err := t.file.Read(ctx)
+	content, err := boundedfile.ReadToken(t.file)
 	if err != nil {
 		return "", err
 	}
