@@ -1,16 +1,17 @@
-// Package program has what all programs share: version, metrics and warnings.
+// Package program has what all programs share: version, metrics, and clients of a cluster.
 package program
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 
-	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/klog/v2"
 )
 
 // Version returns the version that the linker set, or else that of the module.
@@ -33,27 +34,26 @@ func (Registry) CustomMustRegister(c ...metrics.StableCollector) {
 	legacyregistry.CustomMustRegister(c...)
 }
 
-// Warn logs a warning at klog's level of warnings, which structured logs do not have. format is the format of the log: JSON has no
-// levels, so the entry gets the key severity.
-func Warn(format, message string, keysAndValues ...any) {
-	if format == logsapi.JSONLogFormat {
-		klog.Background().WithCallDepth(1).Info(message, append(keysAndValues, "severity", "warning")...)
-		return
+// ReadKubeconfig reads the file that a flag names; an empty name is the pod's own cluster.
+func ReadKubeconfig(flag, file, userAgent string) (*rest.Config, error) {
+	read := rest.InClusterConfig
+	if file != "" {
+		read = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", file) }
 	}
-	klog.WarningDepth(1, WarningText(message, keysAndValues...))
+	kubeConfig, err := read()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		err = errors.New("required outside a pod; name the kubeconfig of the cluster")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return rest.AddUserAgent(kubeConfig, userAgent), nil
 }
 
-// WarningText returns the message, the keys and the values in klog's text format.
-func WarningText(message string, keysAndValues ...any) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q", message)
-	for i := 0; i+1 < len(keysAndValues); i += 2 {
-		switch value := keysAndValues[i+1].(type) {
-		case string, []string:
-			fmt.Fprintf(&b, " %v=%q", keysAndValues[i], value)
-		default:
-			fmt.Fprintf(&b, " %v=%v", keysAndValues[i], value)
-		}
+// WithoutManagedFields drops an object's managed fields, which are often half of its memory. It is a cache.TransformFunc.
+func WithoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
 	}
-	return b.String()
+	return object, nil
 }

@@ -1,43 +1,16 @@
 package program_test
 
 import (
-	"flag"
 	"strings"
 	"testing"
 
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
-
-// TestWarn_Text expects a line with klog's mark of warnings.
-func TestWarn_Text(t *testing.T) {
-	var log strings.Builder
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	check.OK(t, flags.Set("logtostderr", "false"))
-	defer klog.CaptureState().Restore()
-	klog.SetOutput(&log)
-	program.Warn("text", "m", "field", "f", "line", 3, "similar", []string{"a b"})
-	klog.Flush()
-	got := log.String()
-	if !strings.HasPrefix(got, "W") || !strings.Contains(got, "program_test.go:") ||
-		!strings.HasSuffix(got, `] "m" field="f" line=3 similar=["a b"]`+"\n") {
-		t.Errorf("the log is %q", got)
-	}
-}
-
-func TestWarn_JSON(t *testing.T) {
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	defer klog.CaptureState().Restore()
-	klog.SetLogger(logger)
-	program.Warn("json", "m", "field", "f")
-	if got := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(got, `m field="f" severity="warning"`) {
-		t.Errorf("the log is %q", got)
-	}
-}
 
 func TestVersion(t *testing.T) {
 	if got := program.Version("v1.2.3"); got != "v1.2.3" {
@@ -45,5 +18,27 @@ func TestVersion(t *testing.T) {
 	}
 	if program.Version("") == "" {
 		t.Error("no version without a linked one")
+	}
+}
+
+func TestReadKubeconfig(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	c := check.Value(program.ReadKubeconfig("--kubeconfig", check.File(t, "config", check.Kubeconfig("https://k:6443")), "probe"))(t)
+	if c.Host != "https://k:6443" || !strings.HasSuffix(c.UserAgent, "/probe") {
+		t.Errorf("server %s, user agent %s, want https://k:6443 and one that ends in probe", c.Host, c.UserAgent)
+	}
+	_, err := program.ReadKubeconfig("--kubeconfig", "", "probe")
+	check.Error(t, err, "--kubeconfig: required outside a pod; name the kubeconfig of the cluster")
+}
+
+func TestWithoutManagedFields(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}}}
+	got, err := program.WithoutManagedFields(node)
+	if err != nil || got != any(node) || node.ManagedFields != nil || node.Name != "n1" {
+		t.Errorf("got %v, %v, want n1 without managed fields", got, err)
+	}
+	deleted := cache.DeletedFinalStateUnknown{Key: "n1"}
+	if got, err := program.WithoutManagedFields(deleted); err != nil || got != any(deleted) {
+		t.Errorf("got %v, %v, want the tombstone as it was", got, err)
 	}
 }

@@ -129,7 +129,7 @@ func (c *Connection) named(ctx context.Context, name string) (*Configuration, er
 		return c.configurationOf(ctx, found[0])
 	}
 	return nil, OptionErrorf("--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config",
-		name, program)
+		name, schedulerProgram)
 }
 
 // configurationOf returns the configuration that the scheduler mounts.

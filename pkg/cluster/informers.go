@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -27,7 +27,7 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 	if err != nil {
 		return nil, err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(kubeconfig.WithoutManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(program.WithoutManagedFields))
 	factory.InformerFor(&corev1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},

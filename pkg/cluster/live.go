@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 )
 
 // Connection is a connection to the API server. Its clients refuse every request that could change the cluster, before it is sent;
@@ -52,7 +50,7 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 	if err != nil {
 		return nil, err
 	}
-	typed, err := kubernetes.NewForConfigAndClient(kubeconfig.WithProtobuf(c), client)
+	typed, err := kubernetes.NewForConfigAndClient(c, client)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -163,7 +162,7 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 	if err != nil {
 		return nil, err
 	}
-	err = client.Get().Resource(k.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(list)
+	err = client.Get().UseProtobufAsDefault().Resource(k.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(list)
 	if err != nil {
 		err = fmt.Errorf("list %s: %w", k.GroupResource, err)
 		if apierrors.IsForbidden(err) && k.required() {
@@ -181,7 +180,7 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 
 // restClient returns a client of the API group's version.
 func (c *Connection) restClient(version schema.GroupVersion) (*rest.RESTClient, error) {
-	cfg := kubeconfig.WithProtobuf(c.KubeConfig)
+	cfg := rest.CopyConfig(c.KubeConfig)
 	cfg.GroupVersion, cfg.APIPath = &version, "/apis"
 	if version.Group == "" {
 		cfg.APIPath = "/api"

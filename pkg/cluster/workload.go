@@ -17,8 +17,8 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
-// program is the file name of the scheduler.
-const program = "kube-scheduler"
+// schedulerProgram is the file name of the scheduler.
+const schedulerProgram = "kube-scheduler"
 
 // ShadowCommand is the command of kubectl-plimsoll that decides, and places no pods.
 const ShadowCommand = "shadow"
@@ -50,7 +50,7 @@ type Workload struct {
 // workloadOf returns the scheduler that the pods of an object run; nil if they run none.
 func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Workload {
 	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool {
-		return len(c.Command) > 0 && path.Base(c.Command[0]) == program
+		return len(c.Command) > 0 && path.Base(c.Command[0]) == schedulerProgram
 	})
 	if i < 0 { // the image's entry point, or a script
 		i = slices.IndexFunc(spec.Containers, func(c corev1.Container) bool {
@@ -64,7 +64,7 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	container := &spec.Containers[i]
 	args := slices.Concat(container.Command, container.Args)
 	if len(container.Command) == 0 {
-		args = append([]string{program}, args...)
+		args = append([]string{schedulerProgram}, args...)
 	}
 	if slices.Contains(args, ShadowCommand) || path.Base(args[0]) == RebalancerProgram {
 		return nil
@@ -110,7 +110,7 @@ func (w *Workload) LeaderElection(cfg *schedulerconfig.KubeSchedulerConfiguratio
 }
 
 func (w *Workload) options() (*pflag.FlagSet, *options.Options) {
-	flags, all := pflag.NewFlagSet(program, pflag.ContinueOnError), options.NewOptions()
+	flags, all := pflag.NewFlagSet(schedulerProgram, pflag.ContinueOnError), options.NewOptions()
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
 	for _, set := range all.Flags.FlagSets {

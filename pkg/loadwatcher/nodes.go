@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 )
 
 // newNodeInformer returns an informer of the nodes. It avoids Kubernetes' clientset, which links the clients of all APIs.
@@ -20,6 +20,7 @@ func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
 	config := rest.CopyConfig(cluster)
 	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, err
@@ -27,5 +28,5 @@ func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
 	list := cache.NewListWatchFromClient(client, "nodes", corev1.NamespaceAll, fields.Everything())
 	nodes := cache.NewSharedIndexInformer(list, &corev1.Node{}, 0, cache.Indexers{})
 	// Nodes without managed fields take much less memory.
-	return nodes, nodes.SetTransform(kubeconfig.WithoutManagedFields)
+	return nodes, nodes.SetTransform(program.WithoutManagedFields)
 }

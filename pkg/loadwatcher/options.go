@@ -13,7 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
@@ -178,9 +178,5 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
 }
 
 func (o *options) cluster() (*rest.Config, error) {
-	cluster, err := kubeconfig.Read("--"+flagKubeconfig+" (env KUBE_CONFIG)", o.kubeconfig, "load-watcher")
-	if err != nil {
-		return nil, err
-	}
-	return kubeconfig.WithProtobuf(cluster), nil
+	return program.ReadKubeconfig("--"+flagKubeconfig+" (env KUBE_CONFIG)", o.kubeconfig, "load-watcher")
 }

@@ -2,7 +2,11 @@
 package finding
 
 import (
-	"github.com/plimsoll-scheduler/plimsoll/internal/program"
+	"fmt"
+	"strings"
+
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 )
 
 // Code is the kind of a finding.
@@ -86,11 +90,30 @@ func (f *Finding) KeysAndValues() []any {
 }
 
 // String returns the finding as klog's text format shows it.
-func (f *Finding) String() string { return program.WarningText(f.Code.String(), f.KeysAndValues()...) }
+func (f *Finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q", f.Code.String())
+	all := f.KeysAndValues()
+	for i := 0; i+1 < len(all); i += 2 {
+		switch value := all[i+1].(type) {
+		case string, []string:
+			fmt.Fprintf(&b, " %v=%q", all[i], value)
+		default:
+			fmt.Fprintf(&b, " %v=%v", all[i], value)
+		}
+	}
+	return b.String()
+}
 
-// Warn logs findings as warnings. format is the log's.
+// Warn logs findings at klog's level of warnings, which structured logs do not have. format is the log's: JSON has no levels, so an
+// entry gets the key severity.
 func Warn(findings []Finding, format string) {
 	for i := range findings {
-		program.Warn(format, findings[i].Code.String(), findings[i].KeysAndValues()...)
+		f := &findings[i]
+		if format == logsapi.JSONLogFormat {
+			klog.Background().WithCallDepth(1).Info(f.Code.String(), append(f.KeysAndValues(), "severity", "warning")...)
+		} else {
+			klog.WarningDepth(1, f.String())
+		}
 	}
 }

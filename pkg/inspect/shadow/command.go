@@ -19,7 +19,6 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
@@ -144,7 +143,7 @@ func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSched
 
 // connect returns a connection that cannot change the cluster.
 func (o *options) connect() (*cluster.Connection, error) {
-	kubeConfig, err := kubeconfig.Read("--kubeconfig", o.kubeconfig, "plimsoll-shadow")
+	kubeConfig, err := program.ReadKubeconfig("--kubeconfig", o.kubeconfig, "plimsoll-shadow")
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -69,7 +69,7 @@ func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) 
 		watched := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
 		o.stores, informers = append(o.stores, watched.GetStore()), append(informers, watched)
 		handler, err := watched.AddEventHandler(sim.Handler(o.change))
-		if err := errors.Join(err, watched.SetTransform(kubeconfig.WithoutManagedFields),
+		if err := errors.Join(err, watched.SetTransform(program.WithoutManagedFields),
 			watched.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func newListWatch[L runtime.Object](
 			}
 			// The reflector transforms objects only once it has all pages.
 			return all, meta.EachListItem(all, func(object runtime.Object) error {
-				_, err := kubeconfig.WithoutManagedFields(object)
+				_, err := program.WithoutManagedFields(object)
 				return err
 			})
 		},

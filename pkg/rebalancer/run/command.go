@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -125,7 +125,7 @@ func (o *options) readScheduler() (*schedulerconfig.KubeSchedulerConfiguration, 
 
 // connect connects the server, and checks that its state can be read.
 func (o *options) connect(ctx context.Context, s *server) error {
-	kubeConfig, err := kubeconfig.Read("--kubeconfig", o.kubeconfig, component)
+	kubeConfig, err := program.ReadKubeconfig("--kubeconfig", o.kubeconfig, component)
 	if err != nil {
 		return err
 	}

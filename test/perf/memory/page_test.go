@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/heap"
@@ -80,7 +80,7 @@ func TestPage(t *testing.T) {
 		encoded := check.Value(pagePod(i).Marshal())(t)
 		pod := &corev1.Pod{}
 		check.OK(t, pod.Unmarshal(encoded)) // with strings of its own, as a client decodes it
-		check.Value(kubeconfig.WithoutManagedFields(pod))(t)
+		check.Value(program.WithoutManagedFields(pod))(t)
 		objects = append(objects, pod)
 	}
 	checkEach(t, "pod for objects", pagePods, before, 7200)
