@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -44,104 +43,67 @@ func ChosenBy(flags *pflag.FlagSet) Chosen {
 	return chosen
 }
 
-// Command is a shell command that users copy: calls of programs. Nil is no command.
-type Command []call
-
-// call is a call of a program.
-type call struct {
-	// operator is the shell's operator before the call; empty for the first.
-	operator, program string
-	// flags are kubectl's names of the flags that it takes from Chosen.
-	flags, args []string
-	// into is the file that its output is written to; empty for none.
-	into string
-}
-
-// Kubectl returns a call of kubectl.
-func Kubectl(args ...string) Command {
-	return Command{{program: "kubectl", flags: ofKubectl, args: args}}
-}
-
-// Granting returns a call of kubectl that grants a permission, as the user who impersonates another.
-func Granting(args ...string) Command {
-	return Command{{program: "kubectl", flags: granting, args: args}}
-}
-
-// Plugin returns a call of a subcommand of this program as kubectl's plugin.
-func Plugin(subcommand string, args ...string) Command {
-	return Command{{program: "kubectl plimsoll " + subcommand, flags: ofKubectl, args: args}}
-}
-
-// Helm returns a call of Helm.
-func Helm(args ...string) Command { return Command{{program: "helm", flags: ofKubectl, args: args}} }
-
-// Call returns a call of a program that does not choose a cluster.
-func Call(program string, args ...string) Command { return Command{{program: program, args: args}} }
-
-// With adds arguments to the last call.
-func (c Command) With(args ...string) Command {
-	added := slices.Clone(c)
-	last := &added[len(c)-1]
-	last.args = slices.Concat(last.args, args)
-	return added
-}
-
-// And calls next if c succeeds.
-func (c Command) And(next Command) Command { return c.join(" && ", next) }
-
-// Then calls next after c.
-func (c Command) Then(next Command) Command { return c.join("; ", next) }
-
-// Pipe calls next with the output of c.
-func (c Command) Pipe(next Command) Command { return c.join(" | ", next) }
-
-func (c Command) join(operator string, next Command) Command {
-	joined := slices.Concat(c, next)
-	joined[len(c)].operator = operator
-	return joined
-}
-
-// Into writes the output of the last call to the file.
-func (c Command) Into(file string) Command {
-	written := slices.Clone(c)
-	written[len(c)-1].into = file
-	return written
-}
-
-// For returns the command as text, with the flags that choose the cluster; empty if there is none.
-func (c Command) For(chosen Chosen) string {
+// flags returns the flags with these names, as arguments after a space. rename returns a program's name of a flag; empty for none.
+func (c Chosen) flags(names []string, rename func(string) string) string {
 	var b strings.Builder
-	for _, call := range c {
-		b.WriteString(call.operator + call.program)
-		for _, name := range call.flags {
-			flag := name
-			if call.program == "helm" {
-				flag = ofHelm[name]
+	for _, name := range names {
+		for _, value := range c[name] {
+			if flag := rename(name); flag != "" {
+				separator := map[bool]string{true: "=", false: " "}[value == "true"] // a boolean needs the equals sign
+				b.WriteString(" --" + flag + separator + text.ShellQuote(value))
 			}
-			for _, value := range chosen[name] {
-				if flag != "" {
-					separator := map[bool]string{true: "=", false: " "}[value == "true"] // a boolean needs the equals sign
-					b.WriteString(" --" + flag + separator + text.ShellQuote(value))
-				}
-			}
-		}
-		for _, arg := range call.args {
-			b.WriteString(" " + quoteArg(arg))
-		}
-		if call.into != "" {
-			b.WriteString(" > " + text.ShellQuote(call.into))
 		}
 	}
 	return b.String()
 }
 
-// quoteArg quotes an argument. Of --flag=VALUE and jsonpath=VALUE only the value is quoted, as users write it.
-func quoteArg(arg string) string {
-	name, value, found := strings.Cut(arg, "=")
-	if found && (strings.HasPrefix(name, "--") || name == "jsonpath") {
-		return text.ShellQuote(name) + "=" + text.ShellQuote(value)
+// Command is a shell command that users copy, with marks where flags choose the cluster. Empty is no command. Join commands with
+// the shell's operators.
+type Command string
+
+// The marks are characters that no argument of a program can have.
+const kubectlMark, grantingMark, helmMark = "\x00k", "\x00g", "\x00h"
+
+// Kubectl returns a call of kubectl.
+func Kubectl(args ...string) Command { return Command("kubectl" + kubectlMark).With(args...) }
+
+// Granting returns a call of kubectl that grants a permission, as the user who impersonates another.
+func Granting(args ...string) Command { return Command("kubectl" + grantingMark).With(args...) }
+
+// Plugin returns a call of a subcommand of this program as kubectl's plugin.
+func Plugin(subcommand string, args ...string) Command {
+	return Command("kubectl plimsoll " + subcommand + kubectlMark).With(args...)
+}
+
+// Helm returns a call of Helm.
+func Helm(args ...string) Command { return Command("helm" + helmMark).With(args...) }
+
+// Call returns a call of a program that does not choose a cluster.
+func Call(program string, args ...string) Command { return Command(program).With(args...) }
+
+// With adds arguments to the last call. Of --flag=VALUE and jsonpath=VALUE only the value is quoted, as users write it.
+func (c Command) With(args ...string) Command {
+	for _, arg := range args {
+		arg = strings.ReplaceAll(arg, "\x00", "")
+		quoted := text.ShellQuote(arg)
+		if name, value, found := strings.Cut(arg, "="); found && (strings.HasPrefix(name, "--") || name == "jsonpath") {
+			quoted = text.ShellQuote(name) + "=" + text.ShellQuote(value)
+		}
+		c += Command(" " + quoted)
 	}
-	return text.ShellQuote(arg)
+	return c
+}
+
+// Into writes the output of the last call to the file.
+func (c Command) Into(file string) Command { return c + Command(" > "+text.ShellQuote(file)) }
+
+// For returns the command as text, with the flags that choose the cluster.
+func (c Command) For(chosen Chosen) string {
+	own := func(name string) string { return name }
+	return strings.NewReplacer(
+		kubectlMark, chosen.flags(ofKubectl, own), grantingMark, chosen.flags(granting, own),
+		helmMark, chosen.flags(ofKubectl, func(name string) string { return ofHelm[name] }),
+	).Replace(string(c))
 }
 
 // flagsWith returns the flags that have a value, as arguments.

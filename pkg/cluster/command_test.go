@@ -17,7 +17,7 @@ func TestCommand(t *testing.T) {
 		want    string
 	}{
 		{"nothing", Chosen{}, Kubectl("get", "nodes"), "kubectl get nodes"},
-		{"no command", Chosen{"context": {"a"}}, nil, ""},
+		{"no command", Chosen{"context": {"a"}}, "", ""},
 		{"a context", Chosen{"context": {"a"}}, Kubectl("get", "nodes"), "kubectl --context a get nodes"},
 		{"both, quoted", Chosen{"kubeconfig": {"my file"}, "context": {"a"}}, Kubectl("get", "nodes"),
 			"kubectl --kubeconfig 'my file' --context a get nodes"},
@@ -35,7 +35,8 @@ func TestCommand(t *testing.T) {
 		{"a grant, which the impersonated user cannot make", all, Granting("apply", "-f", "FILE"), "kubectl --kubeconfig k --context a " +
 			"--cluster c --server https://b --tls-server-name s --certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u " +
 			"--client-certificate crt --client-key 'my key' apply -f FILE"},
-		{"several", Chosen{"context": {"a"}}, Kubectl("get", "a").Then(Kubectl("get", "b")).And(Kubectl("logs", "c").Pipe(Call("grep", "x y"))),
+		{"several", Chosen{"context": {"a"}}, Kubectl("get", "a") + "; " + Kubectl("get", "b") + " && " +
+			Kubectl("logs", "c") + " | " + Call("grep", "x y"),
 			"kubectl --context a get a; kubectl --context a get b && kubectl --context a logs c | grep 'x y'"},
 		{"a file", Chosen{"context": {"a"}}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
 		{"names that look like commands", Chosen{"context": {"a"}}, Kubectl("get", "x; kubectl y", "it's", "--;ls=1", "--f=a b", ""),
@@ -48,14 +49,5 @@ func TestCommand(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
-	}
-}
-
-// Commands share calls, such as that of metrics-server's log.
-func TestCommand_KeepsItsParts(t *testing.T) {
-	first, next := Kubectl("get", "a"), Kubectl("get", "b")
-	_ = first.And(next).Into("f")
-	if got := next.For(Chosen{}) + first.For(Chosen{}); got != "kubectl get bkubectl get a" {
-		t.Error(got)
 	}
 }

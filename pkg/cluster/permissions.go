@@ -88,7 +88,7 @@ func grant(p *Permission, user string) Command {
 	if p.Name != "" {
 		create = create.With("--resource-name=" + p.Name)
 	}
-	return create.And(Granting(in...).With(kind+"binding", name, "--"+kind+"="+name, subjectFlag(user)))
+	return create + " && " + Granting(in...).With(kind+"binding", name, "--"+kind+"="+name, subjectFlag(user))
 }
 
 // MissingPermissions returns the permissions that a user lacks, with the denied verbs. An empty user means the connection's.
@@ -155,16 +155,7 @@ func Grants(permissions []Permission, subject rbacv1.Subject) string {
 		if p.Name != "" {
 			rule.ResourceNames = []string{p.Name}
 		}
-		all := rules[p.Namespace]
-		same := slices.IndexFunc(all, func(other rbacv1.PolicyRule) bool {
-			return slices.Equal(other.APIGroups, rule.APIGroups) && slices.Equal(other.Verbs, rule.Verbs) &&
-				slices.Equal(other.ResourceNames, rule.ResourceNames)
-		})
-		if same >= 0 {
-			all[same].Resources = append(all[same].Resources, p.Resource)
-		} else {
-			rules[p.Namespace] = append(all, rule)
-		}
+		rules[p.Namespace] = append(rules[p.Namespace], rule)
 	}
 	var documents []string
 	for _, namespace := range slices.Sorted(maps.Keys(rules)) {
@@ -190,5 +181,5 @@ func typeMeta(kind string) metav1.TypeMeta {
 
 func marshal(object any) string {
 	text, _ := yaml.Marshal(object) // it never fails for these types
-	return strings.ReplaceAll(string(text), "  creationTimestamp: null\n", "")
+	return string(text)
 }

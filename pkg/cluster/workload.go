@@ -140,10 +140,10 @@ func (w *Workload) ExecCommand(command ...string) Command {
 	return Kubectl(slices.Concat(args, []string{"--"}, command)...)
 }
 
-// RestartCommand returns the command that restarts the workload; nil if there is none.
+// RestartCommand returns the command that restarts the workload; empty if there is none.
 func (w *Workload) RestartCommand() Command {
 	if w == nil || w.Kind != "Deployment" {
-		return nil
+		return ""
 	}
 	return Kubectl("-n", w.Namespace, "rollout", "restart", "deployment", w.Name)
 }
@@ -156,10 +156,10 @@ func (w *Workload) DoctorCommand() Command {
 	return w.ExecCommand("kubectl-plimsoll", "doctor")
 }
 
-// HelmCommand returns the command that sets values of the workload's release, such as a=b; nil if there is none.
+// HelmCommand returns the command that sets values of the workload's release, such as a=b; empty if there is none.
 func (w *Workload) HelmCommand(values ...string) Command {
 	if w == nil || w.Release == "" {
-		return nil
+		return ""
 	}
 	args := []string{"upgrade", w.Release, "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"}
 	if w.ChartVersion != "" {

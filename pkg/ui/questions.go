@@ -122,7 +122,7 @@ func (w *WhatIf) command() cluster.Command {
 	if w.Workload.Name == "" {
 		return command
 	}
-	return cluster.Kubectl("get", w.Workload.Type(), w.Workload.Name, "-n", w.Namespace, "-o", "yaml").Pipe(command)
+	return cluster.Kubectl("get", w.Workload.Type(), w.Workload.Name, "-n", w.Namespace, "-o", "yaml") + " | " + command
 }
 
 // addWorkload reads the number of pods, and the workload as TYPE/NAMESPACE/NAME.

@@ -249,7 +249,7 @@ func testQuestionEnds(t *testing.T, path string) {
 	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: Questions{
 		Explain: func(ctx context.Context, _ string, _ explain.Request) (explain.Result, error) { return nil, wait(ctx) },
 		WhatIf:  func(ctx context.Context, _ WhatIf) (*whatif.Report, error) { return nil, wait(ctx) },
-		Moves:   func(ctx context.Context) ([]byte, cluster.Command, error) { return nil, nil, wait(ctx) },
+		Moves:   func(ctx context.Context) ([]byte, cluster.Command, error) { return nil, "", wait(ctx) },
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	for range maxAsked + 1 {

@@ -93,7 +93,7 @@ func (f *Facts) adviseInPod(format string, args ...any) []Advice {
 
 // adviseValues advises to set values of the chart. todo has no period.
 func (f *Facts) adviseValues(todo string, values ...string) []Advice {
-	if command := f.Configuration.Workload.HelmCommand(values...); command != nil {
+	if command := f.Configuration.Workload.HelmCommand(values...); command != "" {
 		return f.AdviseRun(command, "%s, by the chart's values:", todo)
 	}
 	return Advise("%s, by the chart's values %s.", todo, strings.Join(values, " and "))

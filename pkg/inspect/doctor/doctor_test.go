@@ -539,7 +539,8 @@ func TestGrants(t *testing.T) {
 	core := []string{""}
 	if diff := cmp.Diff(map[string][]rbacv1.PolicyRule{
 		"": {
-			{APIGroups: core, Resources: []string{"nodes", "services"}, Verbs: []string{"get", "list"}},
+			{APIGroups: core, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}},
+			{APIGroups: core, Resources: []string{"services"}, Verbs: []string{"get", "list"}},
 			{APIGroups: core, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 		},
 		"ns": {{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"lease"}, Verbs: []string{"get"}}},

@@ -111,7 +111,7 @@ func (s *sourceFacts) checkZero() []Result {
 		return Fine("no node is at exactly 0")
 	}
 	metrics := cluster.Kubectl("get", "--raw", "/api/v1/nodes/"+zero[0].node+"/proxy/metrics/resource")
-	return Warn(s.AdviseRun(metrics.Pipe(cluster.Call("grep", "^node_")),
+	return Warn(s.AdviseRun(metrics+" | "+cluster.Call("grep", "^node_"),
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }

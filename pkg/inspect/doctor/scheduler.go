@@ -564,11 +564,11 @@ func (f *Facts) schedulerOf(name string) (profiles []string, see cluster.Command
 	if name == corev1.DefaultSchedulerName {
 		return []string{name}, cluster.Kubectl("-n", "kube-system", "get", "pods", "-l", "component=kube-scheduler")
 	}
-	return nil, nil
+	return nil, ""
 }
 
 func (f *Facts) adviseRestart(why string) []Advice {
-	if command := f.Configuration.Workload.RestartCommand(); command != nil {
+	if command := f.Configuration.Workload.RestartCommand(); command != "" {
 		return f.AdviseRun(command, "%s: save its log, and restart it:", why)
 	}
 	return Advise("%s: save its log, and restart it.", why)

@@ -165,7 +165,7 @@ func (s *sourceFacts) adviseMetricsServer() []Advice {
 		return s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []cluster.Permission{list}, s.user)
 	}
 	return s.AdviseRun(
-		cluster.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
+		cluster.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}")+" && "+metricsServerLog,
 		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
 
@@ -299,7 +299,7 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 		return s.AdviseRun(cluster.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
 			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
 	}
-	return s.AdviseRun(cluster.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
-		Then(cluster.Kubectl("get", "networkpolicies", "-A")),
+	return s.AdviseRun(cluster.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name)+"; "+
+		cluster.Kubectl("get", "networkpolicies", "-A"),
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
 }

@@ -21,7 +21,7 @@ func PlanJSON(
 		Configuration: of, Source: source, Rebalancer: file, Found: func(*cluster.Configuration) {},
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	var args []string
 	if file != "" {
