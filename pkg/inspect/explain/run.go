@@ -75,7 +75,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 	var m *manifest.Manifest
 	if r.File != "" { // before anything is read of the cluster
 		var err error
-		if m, err = r.readFile(ctx, c); err != nil {
+		if m, err = r.readFile(c); err != nil {
 			return nil, err
 		}
 	}
@@ -277,7 +277,7 @@ func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(cont
 }
 
 // readFile reads the file, which holds one workload.
-func (r *Request) readFile(ctx context.Context, c *cluster.Connection) (*manifest.Manifest, error) {
+func (r *Request) readFile(c *cluster.Connection) (*manifest.Manifest, error) {
 	m, err := manifest.ReadFile(r.File, r.Stdin, c.Namespace)
 	if err != nil {
 		return nil, cluster.OptionErrorf("--filename: %w", err)

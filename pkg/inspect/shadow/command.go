@@ -53,7 +53,7 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 			if err := o.validate(); err != nil {
 				return err
 			}
-			cfg, err := o.configuration(cmd.Context())
+			cfg, err := o.configuration()
 			if err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func (o *options) validate() error {
 }
 
 // configuration returns the configuration with defaults, and completes profile.
-func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+func (o *options) configuration() (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := plugins.LintOptions()
 	lint.Getenv = os.Getenv
 	cfg, err := configlint.ReadFile(o.config, lint)

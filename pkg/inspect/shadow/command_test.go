@@ -22,7 +22,7 @@ profiles:
   - name: TargetLoadPacking
     args: {metricProvider: {type: Datadog, address: "https://api.datadoghq.eu"}}
 `)}
-	cfg := check.Value(o.configuration(t.Context()))(t)
+	cfg := check.Value(o.configuration())(t)
 	for _, plugin := range cfg.Profiles[0].PluginConfig {
 		if spec := config.LoadSpecOf(plugin.Args); spec != nil {
 			check.Equal(t, "keys", []config.Secret{"key", "application-key"}, []config.Secret{spec.MetricProvider.Token, spec.MetricProvider.ApplicationKey})
