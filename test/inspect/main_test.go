@@ -189,7 +189,7 @@ func lateScrapes(t *testing.T, since time.Time) string {
 	return ""
 }
 
-// waitSchedulerMetrics waits until the scheduler's metrics show what is wanted.
+// waitSchedulerMetrics waits until the scheduler's metrics show what is expected.
 func waitSchedulerMetrics(t *testing.T, shown func(cluster.Metrics) bool) {
 	t.Helper()
 	waitUntil(t, func() bool {

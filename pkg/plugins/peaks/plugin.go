@@ -41,7 +41,7 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.PeaksArgs]{Reads: reads, Build: build})
 }
 
-func build(ctx context.Context, args *config.PeaksArgs, in descriptor.Inputs) (minor.Plugin, error) {
+func build(_ context.Context, args *config.PeaksArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	args, err := withModels(args)
 	if err != nil {
 		return nil, err
