@@ -138,7 +138,7 @@ func (pl *IncrementalInterPodAffinity) counts(
 // maxTerms is the highest number of a pod's terms that the index counts for. Kubernetes sets no bound.
 const maxTerms = 8
 
-// resolve replaces namespace selectors by the namespaces that they select now. One that selects any namespace stays.
+// resolve replaces namespace selectors by the namespaces that they select now. A selector of all namespaces stays.
 func (pl *IncrementalInterPodAffinity) resolve(terms []*fwk.AffinityTerm) error {
 	for _, t := range terms {
 		if _, selectable := t.NamespaceSelector.Requirements(); !selectable || t.NamespaceSelector.Empty() {
@@ -151,7 +151,9 @@ func (pl *IncrementalInterPodAffinity) resolve(terms []*fwk.AffinityTerm) error 
 		for _, namespace := range selected {
 			t.Namespaces.Insert(namespace.Name)
 		}
-		t.NamespaceSelector = labels.Nothing()
+		if minor.ForgetsNamespaceSelectors {
+			t.NamespaceSelector = labels.Nothing()
+		}
 	}
 	return nil
 }

@@ -161,15 +161,20 @@ func podLabels(pod *corev1.Pod) iter.Seq[label] {
 func (c *Class) MatchesAll(terms []fwk.AffinityTerm) bool {
 	for i := range terms {
 		t := &terms[i]
-		if !t.Namespaces.Has(c.Namespace) && !t.NamespaceSelector.Empty() || !t.Selector.Matches(c.Labels) {
+		if !t.Namespaces.Has(c.Namespace) && !inAnyNamespace(t) || !t.Selector.Matches(c.Labels) {
 			return false
 		}
 	}
 	return true
 }
 
-// MatchedBy yields the classes that the term of an incoming pod matches: pods of its namespaces, or of all if its namespace
-// selector is empty. Other namespace selectors have to be resolved before.
+// inAnyNamespace reports whether the term of an incoming pod matches pods of all namespaces. Their labels are not looked up.
+func inAnyNamespace(term *fwk.AffinityTerm) bool {
+	return term.NamespaceSelector.Matches(labels.Set(nil))
+}
+
+// MatchedBy yields the classes that the term of an incoming pod matches, in its namespaces or in all. Namespace selectors have to
+// be resolved before.
 func (ix *Index) MatchedBy(term *fwk.AffinityTerm) iter.Seq[*Class] {
 	return func(yield func(*Class) bool) {
 		for c := range ix.namedBy(term) {
@@ -182,7 +187,7 @@ func (ix *Index) MatchedBy(term *fwk.AffinityTerm) iter.Seq[*Class] {
 
 // namedBy yields the classes of the term's namespaces that its selector can match.
 func (ix *Index) namedBy(term *fwk.AffinityTerm) iter.Seq[*Class] {
-	if term.NamespaceSelector.Empty() {
+	if inAnyNamespace(term) {
 		return maps.Values(ix.classes)
 	}
 	return func(yield func(*Class) bool) {
@@ -198,7 +203,7 @@ func (ix *Index) namedBy(term *fwk.AffinityTerm) iter.Seq[*Class] {
 
 // CountMatchedBy returns at least the number of classes that MatchedBy looks at.
 func (ix *Index) CountMatchedBy(term *fwk.AffinityTerm) (classes int) {
-	if term.NamespaceSelector.Empty() {
+	if inAnyNamespace(term) {
 		return len(ix.classes)
 	}
 	for namespace := range term.Namespaces {
