@@ -234,6 +234,7 @@ func (l *look) view() View {
 
 func (l *look) node(info fwk.NodeInfo) *Row {
 	amountOf := [load.ResourceCount]func(fwk.Resource) int64{fwk.Resource.GetMilliCPU, fwk.Resource.GetMemory}
+	capacity := load.CapacityOf(info.Node()).Amounts
 	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods()), Profiles: profilesOn(info), Labels: info.Node().Labels}
 	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
 	n.AnnotationProblem = line.AnnotationProblem
@@ -247,7 +248,7 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 			AboveLine:          line.Above[r],
 			Requested:          quantity(r, amountOf[r](info.GetRequested())),
 			Allocatable:        quantity(r, amountOf[r](info.GetAllocatable())),
-			Capacity:           info.Node().Status.Capacity[corev1.ResourceName(r.String())],
+			Capacity:           quantity(r, int64(capacity[r])),
 		}
 		if e.State == load.Fresh {
 			of.PendingPercent = percent(e.Pending, e.Base)

@@ -44,7 +44,7 @@ func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) 
 	}
 }
 
-// Offer adds a host's series, in fractions of capacity, for the windows of the range.
+// Offer adds a host's series, in fractions of capacity, huge pages included in both, for the windows of the range.
 // Of several series of a node, it prefers one whose host is the node's name, then the greatest mean. It only counts an expired
 // series, and one without a host.
 func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, series Series) {
@@ -64,11 +64,13 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	if len(series.stats) == 0 || series.newest.Before(rng.oldest(now)) {
 		return
 	}
+	capacity := load.CapacityOf(t.nodes[position])
 	for i, window := range rng.Windows {
 		if t.stats[window] == nil {
 			t.stats[window] = make([][load.ResourceCount]measured, len(t.nodes))
 		}
 		m := measured{stat: series.stats[i], end: series.newest, exact: exact}
+		m.stat.Mean, m.stat.StdDev = capacity.Of(r, m.stat.Mean), capacity.Spread(r, m.stat.StdDev)
 		if !t.rejected.Accept(m.stat.Mean) { // a sum of huge numbers
 			continue
 		}

@@ -192,8 +192,9 @@ func (r *result) add(object *nodeMetrics) {
 	}
 	delete(r.rest, node.Name)
 	sample := load.Sample{Node: node.Name, End: object.Timestamp.Time}
+	capacity := load.CapacityOf(node).Amounts
 	for i := range load.ResourceCount {
-		sample.Stats[i] = utilization(corev1.ResourceName(i.String()), object.Usage, node.Status.Capacity)
+		sample.Stats[i] = utilization(i, object.Usage, capacity[i])
 	}
 	if sample.Stats.Known() {
 		r.samples = append(r.samples, sample)
@@ -201,14 +202,22 @@ func (r *result) add(object *nodeMetrics) {
 }
 
 // utilization returns usage as a fraction of capacity. The deviation is unknown: a moment has none.
-func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantity.Bounded, capacity corev1.ResourceList) load.Stat {
-	value, ok := usage[name]
-	used := resource.Quantity(value)
-	total := capacity[name]
-	if !ok || total.Sign() <= 0 {
+func utilization(r load.Resource, usage map[corev1.ResourceName]quantity.Bounded, capacity float64) load.Stat {
+	used, ok := amountIn(usage, r)
+	if !ok || capacity <= 0 {
 		return load.Stat{}
 	}
-	return load.Stat{Mean: used.AsApproximateFloat64() / total.AsApproximateFloat64(), StdDev: math.NaN(), Known: true}
+	return load.Stat{Mean: used / capacity, StdDev: math.NaN(), Known: true}
+}
+
+// amountIn returns a usage in milliCPU or bytes, and whether there is one.
+func amountIn(usage map[corev1.ResourceName]quantity.Bounded, r load.Resource) (amount float64, ok bool) {
+	value, ok := usage[corev1.ResourceName(r.String())]
+	used := resource.Quantity(value)
+	if amount = used.AsApproximateFloat64(); r == load.CPU {
+		amount *= 1000
+	}
+	return amount, ok
 }
 
 func explain(err error, resource string, timeout time.Duration, count int) error {
@@ -284,19 +293,14 @@ type podMetrics struct {
 // others.
 func (m *podMetrics) usage(r load.Resource) (sum float64, ok bool) {
 	for i := range m.Containers {
-		value, ok := m.Containers[i].Usage[corev1.ResourceName(r.String())]
+		amount, ok := amountIn(m.Containers[i].Usage, r)
 		if !ok {
 			return 0, false
 		}
-		used := resource.Quantity(value)
-		amount := used.AsApproximateFloat64()
 		if load.RejectionOf(amount) != load.Accepted {
 			return amount, true // the reader rejects and counts it
 		}
 		sum += amount
-	}
-	if r == load.CPU {
-		sum *= 1000
 	}
 	return sum, len(m.Containers) > 0
 }

@@ -295,7 +295,7 @@ func TestFetchPods(t *testing.T) {
 		{Namespace: "shop", Pod: "a", Resource: load.CPU, Usage: 251.5},
 		{Namespace: "shop", Pod: "a", Resource: load.Memory, Usage: 2048},
 		{Namespace: "shop", Pod: "b", Resource: load.CPU, Usage: 2000},
-		{Namespace: "shop", Pod: "d", Resource: load.CPU, Usage: -5},
+		{Namespace: "shop", Pod: "d", Resource: load.CPU, Usage: -5000},
 		{Namespace: "shop", Pod: "d", Resource: load.Memory, Usage: 2048},
 	}
 	check.Equal(t, "usages", want, usages)
