@@ -20,17 +20,21 @@ const (
 // Dialect names the family of series that hold a node's load.
 type Dialect string
 
-// The dialects of Prometheus and, last, those of Datadog. Auto takes the first with at least half as many nodes as the best. It
-// searches again when that returns no data.
+// Auto takes the first of Prometheus' dialects with at least half as many nodes as the best. The next ones measure the nodes that it
+// lacks. It searches again when that returns no data. The last two are those of Datadog.
 const (
-	DialectAuto           Dialect = "Auto"
-	DialectNodeExporter   Dialect = "NodeExporter"
-	DialectKubePrometheus Dialect = "KubePrometheus"
-	DialectKubelet        Dialect = "Kubelet"
-	DialectCAdvisor       Dialect = "cAdvisor"
-	DialectUtilization    Dialect = "Utilization"
-	DialectDatadogAgent   Dialect = "DatadogAgent"
+	DialectAuto         Dialect = "Auto"
+	DialectNodeExporter Dialect = "NodeExporter"
+	DialectUtilization  Dialect = "Utilization"
+	DialectDatadogAgent Dialect = "DatadogAgent"
 )
+
+// PrometheusDialects returns the dialects of Prometheus that Auto tries, the preferred one first.
+func PrometheusDialects() []Dialect {
+	return []Dialect{
+		DialectNodeExporter, "KubePrometheus", "OpenShift", "WindowsExporter", "OpenTelemetry", "Kubelet", "cAdvisor", "KubeletStats",
+	}
+}
 
 // MissingLoad says how a plugin evaluates a node with unknown load.
 type MissingLoad string
@@ -99,7 +103,7 @@ type LoadQueries struct{ CPU, Memory string }
 
 // DefaultNodeLabels returns the labels of a series that may name its node where the arguments name none.
 func DefaultNodeLabels() []string {
-	return []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
+	return []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname", "k8s_node_name"}
 }
 
 // MetricProviderSpec describes a source of load.

@@ -155,6 +155,23 @@ func TestCheck_Queries(t *testing.T) {
   - name: NodeMetrics
     args: {metricProvider: {type: Prometheus, address: "http://a"}, metrics: [{name: m, query: "rate(a[5m])", prefer: Lower}]}
 `, nil},
+		// The idle share falls with each sample that is missing. A quotient of rates does not.
+		{"one minus a rate", `profiles:
+- pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      metricProvider:
+        type: Prometheus
+        address: "http://a"
+        queries:
+          cpu: 1 - avg by (node) (rate(idle[$window]))
+          memory: sum by (node) (rate(used[$window])) / sum by (node) (rate(all[$window]))
+`, []finding.Finding{{
+			Code: finding.QueryOfAbsence, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 11,
+			Details: []any{"query", "1 - avg by (node) (rate(idle[$window]))"},
+			Advice: `divide used seconds by all seconds, such as sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait"}[$window]))` +
+				` / sum by (node) (rate(node_cpu_seconds_total[$window]))`,
+		}}},
 		// rate without a range is MetricsQL. The call begins in column 1, its argument in column 6.
 		{"MetricsQL", `profiles:
 - pluginConfig:

@@ -105,8 +105,8 @@ func (o *options) settings() []setting {
 		{flag: "insecure-skip-verify", value: p.InsecureSkipVerify, variable: "INSECURE_SKIP_VERIFY",
 			usage: "do not verify the provider's certificate"},
 		{flag: "dialect", value: (*string)(&p.Dialect), field: "metricProvider.dialect",
-			usage: "series with the load: Auto; for Prometheus NodeExporter, KubePrometheus, Kubelet or cAdvisor; " +
-				"for Datadog Utilization or DatadogAgent"},
+			usage: fmt.Sprintf("series with the load: Auto; for Prometheus one of %v; for Datadog Utilization or DatadogAgent",
+				config.PrometheusDialects())},
 		{flag: "cpu-query", value: &o.queries.CPU, field: "metricProvider.queries.cpu",
 			usage: "query for a node's cpu utilization, instead of the dialect's: PromQL for a fraction of capacity, with $window; " +
 				"for SignalFx and Datadog in percent"},

@@ -77,7 +77,7 @@ func TestOptions(t *testing.T) {
 			load: config.LoadSpec{
 				MetricProvider: config.MetricProviderSpec{
 					Type: config.KubernetesMetricsServer, Dialect: config.DialectAuto,
-					NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
+					NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname", "k8s_node_name"},
 					Timeout:    metav1.Duration{Duration: 10 * time.Second},
 				},
 				Window: metav1.Duration{Duration: 5 * time.Minute}, RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
@@ -126,7 +126,7 @@ func TestOptions(t *testing.T) {
 			},
 			func(s *settings) {
 				p := &s.load.MetricProvider
-				p.Type, p.Address, p.Dialect, p.NodeLabels = config.Prometheus, "http://p", config.DialectKubelet, []string{"a", "b"}
+				p.Type, p.Address, p.Dialect, p.NodeLabels = config.Prometheus, "http://p", "Kubelet", []string{"a", "b"}
 				p.Queries = &config.LoadQueries{CPU: "c", Memory: "m"}
 				p.Timeout.Duration = 3 * time.Second
 				s.load.Window.Duration, s.load.RefreshInterval.Duration, s.load.MaxAge.Duration = 10*time.Minute, time.Second, time.Minute

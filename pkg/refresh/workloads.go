@@ -345,7 +345,7 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 	}
 	var total podusage.Amounts
 	for _, node := range nodes {
-		t.capacities[node.Name] = podusage.AmountsOf(node.Status.Capacity)
+		t.capacities[node.Name] = load.CapacityOf(node).Amounts
 		allocatable := podusage.AmountsOf(node.Status.Allocatable)
 		t.allocatable[node.Name] = allocatable
 		for r := range total {
@@ -383,7 +383,7 @@ func (t *tally) add(u *source.PodUsage) {
 	if ran < u.Window && !hasUniqueName(pod) {
 		return // the pod before it had the same name, and is in the window too
 	}
-	usage := t.bounded(pod, u.Resource, u.WhileRunning(ran))
+	usage := t.bounded(pod, u.Resource, u.Usage)
 	t.measured++
 	t.nodes[u.Resource].Insert(pod.Spec.NodeName)
 	if ran >= settledAfter {

@@ -276,8 +276,8 @@ func TestWorkloads_ShortRuns(t *testing.T) {
 	}{
 		{"a pod that ran all the time", startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window)), learned.Moments{PodTime: window, Mean: 100}},
 		{
-			"a pod that ran for half of it used twice as much, and counts half",
-			startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window/2)), learned.Moments{PodTime: window / 2, Mean: 200},
+			"a pod that ran for half of it counts half",
+			startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window/2)), learned.Moments{PodTime: window / 2, Mean: 100},
 		},
 		{"a pod that ran too short to tell", startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-shortestRun+time.Second)), learned.Moments{}},
 		{"a pod whose name another had before it has to have run all the time", startedAt(ownedPod("shop", "StatefulSet", "x", "0"), now.Add(-window/2)), learned.Moments{}},
@@ -303,7 +303,7 @@ func TestWorkloads_ShortRuns(t *testing.T) {
 			wantMoments(t, "x", c.cpuOf("shop", "x"), tc.want)
 		})
 	}
-	t.Run("a usage of the moment is not scaled", func(t *testing.T) {
+	t.Run("a usage of the moment", func(t *testing.T) {
 		src := &fakePods{usages: []source.PodUsage{{Namespace: "shop", Pod: "x-0", Resource: load.CPU, Usage: 100}}}
 		c := newPodCluster(t, src, "")
 		c.add(t, startedAt(ownedPod("shop", "StatefulSet", "x", "0"), now.Add(-window/2)))
@@ -333,7 +333,7 @@ func TestWorkloads_Startup(t *testing.T) {
 	started := startedAt(ownedPod("shop", "Job", "x", "bbbbb"), c.clock.Now().Add(WorkloadInterval-150*time.Second))
 	started.UID = "b"
 	c.add(t, started)
-	use(map[string]float64{"shop/x-aaaaa": 100, "shop/x-bbbbb": 500}) // over a window that is twice as long
+	use(map[string]float64{"shop/x-aaaaa": 100, "shop/x-bbbbb": 1000})
 	p := learned.Predictor{MinHistory: 30 * time.Minute, Multiplier: 1.5, MaxRequestRatio: 10}.At(c.Publisher().Latest())
 	pod := ownedPod("shop", "Job", "x", "ccccc")
 	pod.Spec.Containers = []corev1.Container{{Name: "a"}} // without a limit

@@ -68,9 +68,8 @@ func (u *LeavingUsage) covered(
 	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured MeasuredUsage,
 ) map[string]podusage.Amounts {
 	view, shares := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
-	now := m.Config().Clock.Now()
 	for _, node := range nodes {
-		capacity, known := podusage.AmountsOf(node.Node().Status.Capacity), table.Node(node.Node().Name)
+		capacity, known := load.CapacityOf(node.Node()).Amounts, table.Node(node.Node().Name)
 		var share podusage.Amounts
 		for _, pod := range view.Pods(node) {
 			if !leaving[pod.Pod.UID] {
@@ -82,7 +81,7 @@ func (u *LeavingUsage) covered(
 				}
 				present, ok := measured[PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]
 				if ok {
-					of.Usage = present.WhileRunning(now.Sub(pod.Since))
+					of.Usage = present.Usage
 				}
 				u.Estimated = u.Estimated || !ok && of.Coverage > 0
 				share[r] += of.Usage * of.Coverage / capacity[r]

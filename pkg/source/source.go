@@ -111,16 +111,8 @@ type PodUsage struct {
 	Resource       load.Resource
 	// Usage is in milliCPU or bytes. The reader checks it.
 	Usage float64
-	// Window is the time over which usage is averaged, even if the pod ran for a part of it. It is 0 for a momentary usage.
+	// Window is the time over which usage is averaged, or the part of it in which the pod ran. It is 0 for a momentary usage.
 	Window time.Duration
-}
-
-// WhileRunning returns the mean usage over the part of Window in which the pod ran. It has run for running.
-func (u *PodUsage) WhileRunning(running time.Duration) float64 {
-	if running > 0 && running < u.Window {
-		return u.Usage * float64(u.Window) / float64(running)
-	}
-	return u.Usage
 }
 
 // WorkloadHistory is a PodSource that also knows the usage of deleted pods.

@@ -140,7 +140,7 @@ func withDefaults(change func(*config.LoadSpec)) config.LoadSpec {
 	spec := config.LoadSpec{
 		MetricProvider: config.MetricProviderSpec{
 			Type: config.KubernetesMetricsServer, Dialect: config.DialectAuto,
-			NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
+			NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname", "k8s_node_name"},
 			Timeout:    metav1.Duration{Duration: 10 * time.Second},
 		},
 		Window:          metav1.Duration{Duration: 5 * time.Minute},

@@ -23,7 +23,7 @@ func fullLoadSpec() v1.LoadSpec {
 		MetricProvider: v1.MetricProviderSpec{
 			Type: config.Prometheus, Address: "https://prometheus:9090/prefix", Token: "hunter2", TokenFile: "/token",
 			ApplicationKey: "hunter3", ApplicationKeyFile: "/key", CAFile: "/ca.crt", InsecureSkipVerify: ptr.To(true), ClusterName: "prod",
-			HostNameSuffix: ".example.com", Dialect: config.DialectCAdvisor, Queries: &v1.LoadQueries{CPU: "cpu", Memory: "memory"},
+			HostNameSuffix: ".example.com", Dialect: "cAdvisor", Queries: &v1.LoadQueries{CPU: "cpu", Memory: "memory"},
 			NodeLabels: []string{"kubernetes_io_hostname"}, Selector: `{namespace="a"}`, Timeout: duration(3 * time.Second),
 		},
 		Window:          duration(10 * time.Minute),
@@ -39,7 +39,7 @@ func fullInternalLoadSpec() config.LoadSpec {
 		MetricProvider: config.MetricProviderSpec{
 			Type: config.Prometheus, Address: "https://prometheus:9090/prefix", Token: "hunter2", TokenFile: "/token",
 			ApplicationKey: "hunter3", ApplicationKeyFile: "/key", CAFile: "/ca.crt", InsecureSkipVerify: true, ClusterName: "prod",
-			HostNameSuffix: ".example.com", Dialect: config.DialectCAdvisor, Queries: &config.LoadQueries{CPU: "cpu", Memory: "memory"},
+			HostNameSuffix: ".example.com", Dialect: "cAdvisor", Queries: &config.LoadQueries{CPU: "cpu", Memory: "memory"},
 			NodeLabels: []string{"kubernetes_io_hostname"}, Selector: `{namespace="a"}`, Timeout: metav1.Duration{Duration: 3 * time.Second},
 		},
 		Window:          metav1.Duration{Duration: 10 * time.Minute},

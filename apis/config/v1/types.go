@@ -54,14 +54,14 @@ type MetricProviderSpec struct {
 	HostNameSuffix string `json:"hostNameSuffix,omitempty"`
 	// Dialect is the family of queried series: Auto (default) or a dialect of the type. Other types have none.
 	//
-	//   - Prometheus: NodeExporter, KubePrometheus, Kubelet or cAdvisor.
+	//   - Prometheus: NodeExporter, KubePrometheus, OpenShift, WindowsExporter, OpenTelemetry, Kubelet, cAdvisor or KubeletStats.
 	//   - Datadog: Utilization or DatadogAgent.
 	Dialect config.Dialect `json:"dialect,omitempty"`
 	// Queries are used in place of the dialect's. KubernetesMetricsServer has none.
 	Queries *LoadQueries `json:"queries,omitempty"`
 	// NodeLabels are the labels of a Prometheus series that name its node, in order of precedence. At least one.
 	// Each is a letter or underscore, then letters, digits and underscores.
-	// Defaults to node, instance, nodename, kubernetes_node, exported_instance, hostname.
+	// Defaults to node, instance, nodename, kubernetes_node, exported_instance, hostname, k8s_node_name.
 	NodeLabels []string `json:"nodeLabels,omitempty"`
 	// Selector are label matchers of PromQL, such as '{namespace="monitoring", job="node-exporter"}'. With Prometheus, the dialect
 	// reads only series that match. Defaults to all series.

@@ -68,9 +68,7 @@ func (v validator) metricProvider(spec *config.LoadSpec) {
 	if slices.Contains(types, provider.Type) {
 		v.hosted(provider)
 	}
-	dialects := []config.Dialect{
-		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet, config.DialectCAdvisor,
-	}
+	dialects := append([]config.Dialect{config.DialectAuto}, config.PrometheusDialects()...)
 	switch provider.Type {
 	case config.Datadog:
 		dialects = []config.Dialect{config.DialectAuto, config.DialectUtilization, config.DialectDatadogAgent}

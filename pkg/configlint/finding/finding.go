@@ -21,6 +21,7 @@ const (
 	QueryInvalid    Code = "QueryInvalid"
 	QueryUngrouped  Code = "QueryUngrouped"
 	QueryUnfiltered Code = "QueryUnfiltered"
+	QueryOfAbsence  Code = "QueryOfAbsence"
 	ProfileRepeated Code = "ProfileRepeated"
 	LoadOutweighed  Code = "LoadOutweighed"
 	LimitUnweighted Code = "LimitUnweighted"
@@ -43,6 +44,7 @@ func (c Code) String() string {
 		QueryInvalid:         "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
 		QueryUngrouped:       "The query to Datadog is not grouped by the host's tag: its series belong to no node",
 		QueryUnfiltered:      "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect",
+		QueryOfAbsence:       "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy",
 		ProfileRepeated:      "Two profiles have the same name; the scheduler does not start",
 		LoadOutweighed:       "Other plugins outweigh the plugins that score by load",
 		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",

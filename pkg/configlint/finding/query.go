@@ -23,7 +23,36 @@ func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []
 	}
 	// As wide as the variable, so that columns do not move.
 	window := fmt.Sprintf("%-*s", len("$window"), "5m")
-	return CheckQuery(field, query, strings.ReplaceAll(query, "$window", window))
+	promQL := strings.ReplaceAll(query, "$window", window)
+	if findings := CheckQuery(field, query, promQL); len(findings) > 0 || !complementsRate(promQL) {
+		return findings
+	}
+	return []Finding{{
+		Code: QueryOfAbsence, Field: field, Details: []any{"query", query},
+		Advice: "divide used seconds by all seconds, such as " + `sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait"}[$window]))` +
+			" / sum by (node) (rate(node_cpu_seconds_total[$window]))",
+	}}
+}
+
+// complementsRate reports whether a number minus a rate is a part of the valid query.
+func complementsRate(promQL string) (complements bool) {
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(promQL)
+	isRate := func(node parser.Node, _ []parser.Node) error {
+		call, ok := node.(*parser.Call)
+		complements = complements || ok && (call.Func.Name == "rate" || call.Func.Name == "irate")
+		return nil
+	}
+	if err == nil {
+		parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+			if difference, ok := node.(*parser.BinaryExpr); ok && difference.Op == parser.SUB {
+				if _, ok := difference.LHS.(*parser.NumberLiteral); ok {
+					parser.Inspect(difference.RHS, isRate)
+				}
+			}
+			return nil
+		})
+	}
+	return complements
 }
 
 // checkDatadogQuery returns a finding if the query is not by host, or leaves out the filter that is set.

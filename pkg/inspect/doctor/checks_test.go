@@ -63,8 +63,8 @@ func healthy() *sourceFacts {
 	}
 	s.diagnosis.NodeCount, s.diagnosis.Dialect, s.diagnosis.SampleAges.Nodes = 2, "Kubelet", 2
 	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{
-		{Query: promql.Query{Kind: promql.Mean, Dialect: "Kubelet", Window: 5 * time.Minute}, Nodes: 2, Highest: 0.5, HighestNode: "n1"},
-		{Query: promql.Query{Kind: promql.StdDev, Dialect: "Kubelet", Window: 5 * time.Minute}, Nodes: 2},
+		{Query: promql.Query{Kind: promql.Mean, Reading: promql.Reading{Dialect: "Kubelet"}, Window: 5 * time.Minute}, Nodes: 2, Highest: 0.5, HighestNode: "n1"},
+		{Query: promql.Query{Kind: promql.StdDev, Reading: promql.Reading{Dialect: "Kubelet"}, Window: 5 * time.Minute}, Nodes: 2},
 		{Query: promql.Query{Kind: promql.NodeMetric, PromQL: "pressure"}, Nodes: 2},
 	}
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}

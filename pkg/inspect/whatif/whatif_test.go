@@ -391,7 +391,6 @@ func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 	}{
 		{"while it ran", source.PodUsage{Usage: 400}},
 		{"over a window that it ran for", source.PodUsage{Usage: 400, Window: window}},
-		{"over a window that it ran for half of", source.PodUsage{Usage: 200, Window: 2 * time.Hour}},
 	} {
 		o, err := p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
 			Profiles: []string{"packing"},

@@ -131,7 +131,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	report.Plugin = cluster.Load.Name()
 	setUnplaced(&cluster, objects.All)
 	var notes []string
-	cluster.Usage, notes = usage(ctx, opened, report.Profile, cluster.Now)
+	cluster.Usage, notes = usage(ctx, opened, report.Profile)
 	report.Notes = append(report.Notes, notes...)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &plan.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
@@ -203,7 +203,7 @@ func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
 // usage returns the measured usage of pods, from the source of the profile, and what could not be read. Without a source that
 // works, it is nil.
 func usage(
-	ctx context.Context, c *cluster.Cluster, profile string, now time.Time,
+	ctx context.Context, c *cluster.Cluster, profile string,
 ) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
 	for _, s := range c.Sources() {
 		if s.Err != nil {
@@ -224,7 +224,7 @@ func usage(
 			if !known || pod.Status.StartTime == nil {
 				return a, false
 			}
-			a[of] = u.WhileRunning(now.Sub(pod.Status.StartTime.Time))
+			a[of] = u.Usage
 		}
 		return a, true
 	}, notes

@@ -89,7 +89,7 @@ func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
 	} else {
 		w.opened.RefreshLoad(ctx)
 	}
-	w.cluster.Usage, notes = usage(ctx, w.opened, w.Profile, now)
+	w.cluster.Usage, notes = usage(ctx, w.opened, w.Profile)
 	return notes, nil
 }
 

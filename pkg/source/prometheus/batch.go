@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -15,6 +16,30 @@ type statistics struct {
 	means, deviations [load.ResourceCount]*response.Result
 	// end is the earliest time at which the server evaluated them, or at which they were received.
 	end time.Time
+	// dialects are those of the nodes by position. Values of other dialects do not count.
+	dialects []promql.Dialect
+}
+
+// dialectsOf returns the dialect that measures each node, by position; empty where none does.
+func dialectsOf(results []*response.Result, m *response.Matcher) []promql.Dialect {
+	dialects := make([]promql.Dialect, len(m.Nodes))
+	for _, r := range results {
+		for i, v := range r.Values {
+			if v.Known && r.Query.Kind == promql.Mean {
+				dialects[i] = cmp.Or(dialects[i], v.Dialect)
+			}
+		}
+	}
+	return dialects
+}
+
+// value returns a node's value, unless it is of another dialect than that of the node.
+func (s *statistics) value(r *response.Result, position int) (v response.Value, ok bool) {
+	if r == nil || r.Nodes == 0 {
+		return v, false
+	}
+	v = r.Values[position]
+	return v, v.Known && (v.Dialect == "" || v.Dialect == s.dialects[position])
 }
 
 func statisticsOf(results []*response.Result, of load.Quantile) (s statistics) {
@@ -49,8 +74,10 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 			contested[c.Position] = contested[c.Position] || r.Query.Kind == promql.Mean
 		}
 	}
+	dialects := dialectsOf(results, m)
 	for _, q := range all {
 		s := statisticsOf(results, q)
+		s.dialects = dialects
 		for i, node := range m.Nodes {
 			if contested[i] {
 				continue
@@ -68,22 +95,24 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 }
 
 func (s *statistics) stat(r load.Resource, position int) load.Stat {
-	means, deviations := s.means[r], s.deviations[r]
-	if means == nil || !means.Values[position].Known {
+	mean, ok := s.value(s.means[r], position)
+	if !ok {
 		return load.Stat{}
 	}
-	stat := load.Stat{Mean: means.Values[position].Value, StdDev: math.NaN(), Span: means.Query.Span, Known: true}
-	if deviations == nil || !deviations.Values[position].Known {
-		return stat
+	reading, _ := s.means[r].Query.ReadingOf(mean.Dialect)
+	stat := load.Stat{Mean: mean.Value, StdDev: math.NaN(), Span: reading.Span, Known: true}
+	if deviation, ok := s.value(s.deviations[r], position); ok {
+		stat.StdDev = deviation.Value
 	}
-	stat.StdDev = deviations.Values[position].Value
 	return stat
 }
 
 // endOf returns the time of a node's newest sample. newest may be nil.
 func (s *statistics) endOf(newest *response.Result, position int) time.Time {
-	if at, ok := newest.SampleTime(position); ok {
-		return earliest(s.end, at)
+	if v, ok := s.value(newest, position); ok {
+		if at, ok := promql.Time(v.Value); ok {
+			return earliest(s.end, at)
+		}
 	}
 	return s.end
 }

@@ -49,7 +49,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 ) (probes []*response.Result, err error) {
 	for _, dialect := range promql.Dialects() {
 		q := p.Probe(dialect, window)
-		r := qr.Run(ctx, &q)
+		r := qr.Probe(ctx, &q)
 		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused && !source.IsTooLarge(r.Err) {
 			return nil, r.Err
 		}
@@ -124,7 +124,90 @@ func (s *Source) detectDialect(ctx context.Context, qr *response.Querier, window
 			logger.Info("Reading the load of nodes from Prometheus", "address", s.client.Endpoint(), "dialect", dialect,
 				"nodesMeasured", taken.Nodes, "nodeCount", len(qr.Matcher.Nodes))
 		}
-		s.dialect = dialect
+		s.dialect, s.others, s.fetches = dialect, nil, 0
 	}
 	return nil
+}
+
+// dialects are those in use, the first one first.
+func (s *Source) dialects() []promql.Dialect {
+	if s.dialect == "" {
+		return nil
+	}
+	return slices.Concat([]promql.Dialect{s.dialect}, s.others)
+}
+
+const (
+	// fetchesPerLook is the number of Fetches between two looks for dialects of nodes that are not measured.
+	fetchesPerLook = 10
+	// patience is the number of Fetches that a node keeps its dialect while that does not measure it. Dialects measure memory
+	// differently: a node's load should not jump while an exporter restarts.
+	patience = 3
+)
+
+// choice is the dialect of a node, and the number of Fetches since it last measured the node.
+type choice struct {
+	dialect promql.Dialect
+	missed  int
+}
+
+// prefer lets each node keep its dialect.
+func (s *Source) prefer(m *response.Matcher) {
+	for i, node := range m.Nodes {
+		if c, ok := s.chosen[node.Name]; ok && c.missed < patience && slices.Contains(s.dialects(), c.dialect) {
+			m.Only[i] = c.dialect
+		}
+	}
+}
+
+// choose notes which dialect measures each node.
+func (s *Source) choose(results []*response.Result, m *response.Matcher) {
+	last := s.chosen
+	s.chosen = make(map[string]choice, len(m.Nodes))
+	for i, d := range dialectsOf(results, m) {
+		name := m.Nodes[i].Name
+		if c, ok := last[name]; ok && d == "" {
+			s.chosen[name] = choice{c.dialect, c.missed + 1}
+		} else if d != "" {
+			s.chosen[name] = choice{dialect: d}
+		}
+	}
+}
+
+// widen adds dialects for nodes that none in use measures, and drops those that measure no node. It reports whether it added one. It
+// looks at the first Fetch and then once in several.
+func (s *Source) widen(ctx context.Context, qr *response.Querier, window time.Duration, results []*response.Result) bool {
+	first := s.fetches == 0
+	if s.fetches++; s.dialect == "" || !first && s.fetches <= fetchesPerLook {
+		return false
+	}
+	s.fetches = 1
+	dialects, missing := dialectsOf(results, qr.Matcher), map[int]bool{}
+	for i, d := range dialects {
+		if d == "" && !slices.ContainsFunc(results, func(r *response.Result) bool { return r.Err != nil || r.IsContested(i) }) {
+			missing[i] = true
+		}
+	}
+	s.others = slices.DeleteFunc(s.others, func(d promql.Dialect) bool { return !slices.Contains(dialects, d) })
+	before := len(s.others)
+	for _, d := range promql.Dialects() {
+		if len(missing) == 0 {
+			break
+		}
+		if slices.Contains(s.dialects(), d) {
+			continue
+		}
+		q, found := s.planner.Probe(d, window), false
+		for i, v := range qr.Probe(ctx, &q).Values {
+			if v.Known && missing[i] {
+				found = true
+				delete(missing, i)
+			}
+		}
+		if found {
+			s.others = append(s.others, d)
+			klog.FromContext(ctx).Info("Reading the load of further nodes from Prometheus", "dialect", d)
+		}
+	}
+	return len(s.others) > before
 }

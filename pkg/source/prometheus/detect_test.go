@@ -48,9 +48,9 @@ func TestAuto_FirstDialectWithValue(t *testing.T) {
 			if s.dialect != promql.Kubelet {
 				t.Errorf("took %q, want Kubelet", s.dialect)
 			}
-			// Three dialects tried in order, then twice five queries.
-			if got := len(srv.asked()); got != 3+5+5 {
-				t.Errorf("%d queries, want 13", got)
+			// Six dialects tried in order, then twice five queries. Once, the other two are tried for the other node.
+			if got := len(srv.asked()); got != 6+5+2+5 {
+				t.Errorf("%d queries, want 18", got)
 			}
 			if got := countContaining(log.take(), `"dialect"="Kubelet"`); got != 1 {
 				t.Errorf("%d lines say which dialect was taken, want 1", got)
@@ -67,9 +67,10 @@ func TestAuto_ShortestWindow(t *testing.T) {
 	if s.dialect != promql.Kubelet {
 		t.Errorf("took %q, want Kubelet", s.dialect)
 	}
-	// Four dialects over an hour, three over five minutes, one for the newest samples, four for each of three windows.
-	if got := len(srv.asked()); got != 4+3+1+12 {
-		t.Errorf("%d queries, want 20", got)
+	// Eight dialects over an hour, six over five minutes, one for the newest samples, four for each of three windows, and the last two
+	// dialects for the other node.
+	if got := len(srv.asked()); got != 8+6+1+12+2 {
+		t.Errorf("%d queries, want 29", got)
 	}
 	measured := map[time.Duration]bool{}
 	for _, sample := range batch.Samples {
@@ -260,20 +261,20 @@ func TestAuto_StraySeries(t *testing.T) {
 					t.Fatalf("refresh %d: %d samples, dialect %q, %v; want %d and %q", i, len(batch.Samples), s.dialect, err,
 						step.samples, step.dialect)
 				}
-				// Five queries, the four dialects, and five queries with the dialect found.
-				if asked := len(srv.asked()) - before; asked > 5+4+5 {
-					t.Errorf("refresh %d: %d queries, want at most 14", i, asked)
+				// Five queries, the eight dialects, five queries with the dialect found, and five with dialects of further nodes.
+				if asked := len(srv.asked()) - before; asked > 5+8+5+5 {
+					t.Errorf("refresh %d: %d queries, want at most 23", i, asked)
 				}
 			}
 		})
 	}
 }
 
-// TestAuto_FewNodes has half as many nodes measured as would end the search. It costs four queries a refresh.
+// TestAuto_FewNodes has half as many nodes measured as would end the search. It costs eight queries a refresh.
 func TestAuto_FewNodes(t *testing.T) {
 	srv := newServer(t, rule{"node_cpu_seconds_total", vector(at("n0", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL}, manyNodes(4)...)
-	for i, want := range []int{4 + 5, 5 + 4, 5 + 4} {
+	for i, want := range []int{8 + 5, 5 + 8, 5 + 8} {
 		before := len(srv.asked())
 		fetch(t, s)
 		if asked := len(srv.asked()) - before; asked != want {

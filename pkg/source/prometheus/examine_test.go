@@ -109,7 +109,7 @@ func TestExamine_Young(t *testing.T) {
 	srv := newServer(t,
 		rule{"min_over_time(timestamp(" + kubelet, vector(at("w1", fmt.Sprint(evaluated-8)))},
 		rule{"count_over_time(" + kubelet, vector(at("w1", "2"))},
-		rule{"max by", vector()},
+		rule{"max by", vector()}, rule{"k8s_", vector()},
 		rule{kubelet, vector(element{`"__name__":"node_memory_working_set_bytes","instance":"w1"`, "1"})},
 	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, newNode("w1", "10.0.0.1"))
@@ -271,20 +271,23 @@ func TestDiagnosis(t *testing.T) {
 		Tried: []diagnosis.Tried{
 			{Dialect: promql.NodeExporter, Err: textError("query refused (execution): too many samples")},
 			{Dialect: promql.KubePrometheus, Err: textError(`none of 1 series matches a Node by its nodeLabels; for example {node="gone"}`)},
+			{Dialect: promql.OpenShift, Err: textError(`none of 1 series matches a Node by its nodeLabels; for example {node="gone"}`)},
+			{Dialect: promql.WindowsExporter, Err: textError("no series")},
+			{Dialect: promql.OpenTelemetry, Err: textError("no series")},
 		},
 		Queries: []diagnosis.QueryDiagnosis{
-			{Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet}, Series: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
-			{Query: promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Series: 3, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
+			{Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Reading: promql.Reading{Dialect: promql.Kubelet}}, Series: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
+			{Query: promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Reading: promql.Reading{Dialect: promql.Kubelet}}, Series: 3, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
 			{
-				Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Series: 1,
+				Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Reading: promql.Reading{Dialect: promql.Kubelet}}, Series: 1,
 				Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"},
 			},
 			{
-				Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
+				Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Reading: promql.Reading{Dialect: promql.Kubelet}},
 				Err:   textError("standard deviation of cpu over 5m (dialect Kubelet): no series"),
 			},
 			{
-				Query: promql.Query{Kind: promql.StdDev, Resource: load.Memory, Window: window, Dialect: promql.Kubelet},
+				Query: promql.Query{Kind: promql.StdDev, Resource: load.Memory, Window: window, Reading: promql.Reading{Dialect: promql.Kubelet}},
 				Err:   textError("standard deviation of memory over 5m (dialect Kubelet): no series"),
 			},
 			{Query: promql.Query{Kind: promql.NodeMetric}, Err: textError(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},

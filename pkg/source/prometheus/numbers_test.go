@@ -133,7 +133,7 @@ func TestNumbers(t *testing.T) {
 	}
 	planner := promql.Planner{By: promql.Labels{"node", "instance", "job", "namespace", "service", "pod"}}
 	for _, d := range promql.Dialects() {
-		for _, q := range planner.Load(d, []time.Duration{window}, []load.Quantile{{Window: window, Fraction: 0.95}}) {
+		for _, q := range planner.Load([]promql.Dialect{d}, []time.Duration{window}, []load.Quantile{{Window: window, Fraction: 0.95}}) {
 			if asked[q.PromQL] == nil {
 				t.Errorf("%s is not asked: %s", q, q.PromQL)
 			}

@@ -292,10 +292,10 @@ func (s *PodSource) query(ctx context.Context, query string, at time.Time, bound
 	return err
 }
 
-// count counts the pods with series of a selector. Of a namespace at most its running pods count: series of pods that do not exist
+// count counts the pods of a family. Of a namespace at most its running pods count: series of pods that do not exist
 // decide nothing.
-func (s *PodSource) count(ctx context.Context, selector string, running map[string]int) (pods float64, err error) {
-	err = s.query(ctx, promql.PodCount(selector), time.Time{}, seriesBounds(len(running)), func(series *podSeries) {
+func (s *PodSource) count(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
+	err = s.query(ctx, f.Count(), time.Time{}, seriesBounds(len(running)), func(series *podSeries) {
 		count := series.Value.Value
 		if running != nil {
 			count = min(count, float64(running[series.Metric.Namespace]))
@@ -307,14 +307,14 @@ func (s *PodSource) count(ctx context.Context, selector string, running map[stri
 
 // countFamily counts the pods of a family, by groups of namespaces if Prometheus refuses to count all at once.
 func (s *PodSource) countFamily(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
-	pods, err = s.count(ctx, f.Selector(load.CPU), running)
+	pods, err = s.count(ctx, f, running)
 	err = allowPartial(err)
 	if !response.IsTooMuch(err) || source.IsTooLarge(err) || len(running) == 0 {
 		return pods, err
 	}
 	pods = 0
 	_, err = apart(running, func(shard []string, _ int) error {
-		count, err := s.count(ctx, f.In(shard).Selector(load.CPU), running)
+		count, err := s.count(ctx, f.In(shard), running)
 		if err = allowPartial(err); err == nil {
 			pods += count
 		}

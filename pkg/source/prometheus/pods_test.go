@@ -449,7 +449,7 @@ func TestFetchPods_GivesUp(t *testing.T) {
 	check.Error(t, failed[load.CPU], "too many samples")
 	got := 0
 	for _, query := range srv.asked() {
-		if strings.HasPrefix(query, "min by (namespace, pod) (rate(") {
+		if strings.HasPrefix(query, "min by (namespace, pod) ((rate(") {
 			got++
 		}
 	}

@@ -2,8 +2,8 @@
 //
 // A promql.Dialect, or custom queries, select the series. Each value has a separate query: one that fails costs no other value.
 // A refresh sends four queries per window, two per quantile, and one for the times of the newest samples. Their number does not
-// depend on that of the nodes. While Auto looks for a dialect there are up to eight more. It looks again
-// while the dialect measures less than half of the nodes.
+// depend on that of the nodes. While Auto looks for a dialect there are up to eight more for a window. It looks again while the dialect measures
+// less than half of the nodes. The same queries also read other dialects, of the nodes that the first one lacks.
 //
 // Queries omit the time. Where clocks differ, a time of ours could miss the newest data.
 //
@@ -67,6 +67,11 @@ type Source struct {
 	// dialect is the current one; empty while Auto has found none. tried are the dialects that Auto rejected.
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
+	// others are the dialects for nodes that dialect lacks. fetches counts since they were last looked for. chosen has the dialect of
+	// each node, by name.
+	others  []promql.Dialect
+	fetches int
+	chosen  map[string]choice
 
 	diagnosis  diagnosis.Diagnosis
 	logged     diagnosis.Log
@@ -92,6 +97,7 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,
 		auto:       cfg.Dialect == promql.Auto,
+		chosen:     map[string]choice{},
 	}
 	if !s.auto {
 		s.dialect = cfg.Dialect
@@ -138,6 +144,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	wait.Go(func() { metrics = qr.RunAll(ctx, promql.NodeMetrics(request.Metrics)) })
 	if measures {
 		loads, undetected = s.measure(ctx, qr, windows, quantiles)
+		s.choose(loads, qr.Matcher)
 	}
 	wait.Wait()
 
@@ -187,14 +194,21 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	if detect {
 		undetected = s.detectDialect(ctx, qr, probed, nil)
 	}
-	results = qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
-	now := coverageOf(&s.planner, results)
-	if !s.auto || detect || now == nil || 2*now.Named() >= len(qr.Matcher.Nodes) {
-		return results, undetected
+	run := func() {
+		s.prefer(qr.Matcher)
+		results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
+		clear(qr.Matcher.Only) // probes may measure any node
 	}
-	before := s.dialect
-	if undetected = s.detectDialect(ctx, qr, probed, now); undetected == nil && s.dialect != before {
-		results = qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+	run()
+	now := coverageOf(&s.planner, results)
+	if s.auto && !detect && now != nil && 2*now.Named() < len(qr.Matcher.Nodes) {
+		before := s.dialect
+		if undetected = s.detectDialect(ctx, qr, probed, now); undetected == nil && s.dialect != before {
+			run()
+		}
+	}
+	if s.auto && s.widen(ctx, qr, probed[0], results) {
+		run()
 	}
 	return results, undetected
 }

@@ -176,7 +176,7 @@ func complete(cfg Config) Config {
 		cfg.Dialect = promql.Auto
 	}
 	if cfg.NodeLabels == nil {
-		cfg.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
+		cfg.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname", "k8s_node_name"}
 	}
 	return cfg
 }
@@ -263,10 +263,10 @@ func TestFetch_Dialects(t *testing.T) {
 		{
 			dialect: promql.KubePrometheus,
 			rules: []rule{
-				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, job, namespace, service, " +
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, k8s_node_name, job, namespace, service, " +
 					"pod) " +
-					"(instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
-				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, job, namespace, service, " +
+					"(instance:node_cpu_utilisation:rate5m and instance:node_cpu_utilisation:rate5m offset 5m) or ", vector(at("w1", "0.05"))},
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, k8s_node_name, job, namespace, service, " +
 					"pod) " +
 					"(instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},
 				{"instance:node_cpu_utilisation:rate5m", vector(at("w1", "0.25"), at("w2", "0.75"))},

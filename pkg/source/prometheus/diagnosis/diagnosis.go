@@ -79,9 +79,19 @@ type UndetectedError struct {
 }
 
 func (e *UndetectedError) Error() string {
-	reasons := text.Each(e.Tried, func(t Tried) string { return fmt.Sprintf("%s: %s", t.Dialect, text.Excerpt(t.Err.Error())) })
+	tried, last := "", ""
+	for _, t := range e.Tried {
+		switch reason := text.Excerpt(t.Err.Error()); {
+		case reason == last:
+			tried = strings.TrimSuffix(tried, ": "+last) + ", " + string(t.Dialect) + ": " + reason
+		case last == "":
+			tried, last = string(t.Dialect)+": "+reason, reason
+		default:
+			tried, last = tried+"; "+string(t.Dialect)+": "+reason, reason
+		}
+	}
 	return fmt.Sprintf("no series with the load of nodes at %s: scrape the nodes, or set dialect, queries or nodeLabels: tried %s",
-		e.Endpoint, strings.Join(reasons, "; "))
+		e.Endpoint, tried)
 }
 
 // SampleAges are the ages of each Node's newest sample when the query for them was evaluated, by the server's clock.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -27,9 +28,16 @@ const (
 	// instance:node_cpu:ratio, and instance:node_memory_utilisation:ratio. A rule of cpu is a mean over five minutes:
 	//   - A window of five minutes is the rule itself; another window is the mean of the rule.
 	//   - The deviation is that of a smoothed series, which is less than the real one.
-	//   - In an exporter's first five minutes, and in the five after its last, the rule shows too much.
+	//   - A rule is one minus what is idle. So it does not count stolen time, and shows too much while an exporter's counters begin or
+	//     end within its five minutes. The first five minutes of a node's rule do not count.
 	//   - Samples have the time of the rule's evaluation; what the rule read is older, by up to a scrape interval.
 	KubePrometheus Dialect = "KubePrometheus"
+	// OpenShift is KubePrometheus with instance:node_cpu_utilisation:rate1m, which is a mean over one minute.
+	OpenShift Dialect = "OpenShift"
+	// WindowsExporter reads windows_cpu_time_total and windows_memory_available_bytes. Samples have the time of the scrape.
+	WindowsExporter Dialect = "WindowsExporter"
+	// OpenTelemetry reads system_cpu_time_seconds_total and system_memory_usage_bytes of a collector's hostmetrics.
+	OpenTelemetry Dialect = "OpenTelemetry"
 	// Kubelet reads node_cpu_usage_seconds_total and node_memory_working_set_bytes of the kubelet's /metrics/resource, over
 	// the Node's capacity. Samples have the time of the kubelet's measurement.
 	Kubelet Dialect = "Kubelet"
@@ -37,11 +45,56 @@ const (
 	// over the Node's capacity. Samples have the time of cAdvisor's measurement.
 	// Where the scrape configuration does not honor timestamps, they have the time of the scrape.
 	CAdvisor Dialect = "cAdvisor"
+	// KubeletStats reads k8s_node_cpu_time_seconds_total and k8s_node_memory_working_set_bytes of a collector's kubeletstats, over the
+	// Node's capacity.
+	KubeletStats Dialect = "KubeletStats"
 )
 
 // Dialects returns the dialects that Auto tries, the preferred one first.
-func Dialects() []Dialect {
-	return []Dialect{NodeExporter, KubePrometheus, Kubelet, CAdvisor}
+func Dialects() (all []Dialect) {
+	for _, d := range config.PrometheusDialects() {
+		all = append(all, Dialect(d))
+	}
+	return all
+}
+
+// definition says what a dialect reads. A dialect has modes, or reads rules, or else counters and gauges of used amounts.
+type definition struct {
+	// series are selectors with one series a node, or a CPU: alternatives, the preferred one first.
+	series [load.ResourceCount][]string
+	// modes are counters of all seconds of each CPU, and busy the matcher of those in which the CPU was busy.
+	modes, busy string
+	// rule is the span that the rule of cpu is a mean over; 0 without rules.
+	rule time.Duration
+}
+
+func one(cpu, memory string) [load.ResourceCount][]string {
+	return [load.ResourceCount][]string{load.CPU: {cpu}, load.Memory: {memory}}
+}
+
+const memoryRule = "instance:node_memory_utilisation:ratio"
+
+// Time that the hypervisor steals is busy, as no pod can have it. Windows counts the time of interrupts as privileged too.
+var definitions = map[Dialect]definition{
+	NodeExporter: {
+		series: one(`node_cpu_seconds_total{mode="idle"}`, "node_memory_MemAvailable_bytes"),
+		modes:  "node_cpu_seconds_total", busy: `mode!~"idle|iowait"`,
+	},
+	KubePrometheus: {series: [load.ResourceCount][]string{
+		load.CPU: {"instance:node_cpu_utilisation:rate5m", "instance:node_cpu:ratio"}, load.Memory: {memoryRule},
+	}, rule: 5 * time.Minute},
+	OpenShift: {series: one("instance:node_cpu_utilisation:rate1m", memoryRule), rule: time.Minute},
+	WindowsExporter: {
+		series: one(`windows_cpu_time_total{mode="idle"}`, "windows_memory_available_bytes"),
+		modes:  `windows_cpu_time_total{mode=~"idle|privileged|user"}`, busy: `mode!="idle"`,
+	},
+	OpenTelemetry: {
+		series: one(`system_cpu_time_seconds_total{state="idle"}`, `system_memory_usage_bytes{state="used"}`),
+		modes:  "system_cpu_time_seconds_total", busy: `state!~"idle|wait"`,
+	},
+	Kubelet:      {series: one("node_cpu_usage_seconds_total", "node_memory_working_set_bytes")},
+	CAdvisor:     {series: one(`container_cpu_usage_seconds_total{id="/"}`, `container_memory_working_set_bytes{id="/"}`)},
+	KubeletStats: {series: one("k8s_node_cpu_time_seconds_total", "k8s_node_memory_working_set_bytes")},
 }
 
 // sampling is a window as PromQL durations, with the resolution at which its standard deviation is sampled.
@@ -109,62 +162,85 @@ func FirstOf(selectors []string, format string) string {
 }
 
 // Series returns selectors of the dialect's series for a resource: alternatives, the preferred one first.
-func (d Dialect) Series(r load.Resource) []string {
-	var series [load.ResourceCount][]string
-	switch d {
-	case NodeExporter:
-		series[load.CPU] = []string{`node_cpu_seconds_total{mode="idle"}`}
-		series[load.Memory] = []string{"node_memory_MemAvailable_bytes"}
-	case KubePrometheus:
-		series[load.CPU] = []string{"instance:node_cpu_utilisation:rate5m", "instance:node_cpu:ratio"}
-		series[load.Memory] = []string{"instance:node_memory_utilisation:ratio"}
-	case Kubelet:
-		series[load.CPU] = []string{"node_cpu_usage_seconds_total"}
-		series[load.Memory] = []string{"node_memory_working_set_bytes"}
-	default:
-		series[load.CPU] = []string{`container_cpu_usage_seconds_total{id="/"}`}
-		series[load.Memory] = []string{`container_memory_working_set_bytes{id="/"}`}
-	}
-	return series[r]
-}
+func (d Dialect) Series(r load.Resource) []string { return definitions[d].series[r] }
 
 // expression returns the dialect's queries. Each reduces to the labels in by, which keeps responses small.
 // A mean has a value only for existing series: a node that is no longer measured gets no more samples.
 func (d Dialect) expression(r load.Resource, by Labels, s sampling) expression {
-	series := d.Series(r)
+	of := definitions[d]
 	switch {
-	case d == NodeExporter && r == load.CPU:
-		return nodeExporterCPU(series[0], by, s)
-	case d == NodeExporter:
-		return nodeExporterMemory(series[0], by, s)
-	case d == KubePrometheus:
-		return ruleExpression(r, FirstOf(series, "max by ("+by.String()+") (%s)"), s)
+	case of.rule > 0:
+		return ruleExpression(r, of, by, s)
+	case of.modes != "" && r == load.CPU:
+		return of.modesExpression(by, s)
+	case of.modes != "":
+		return expression{
+			mean: d.memory("avg_over_time(%s)", "avg_over_time(%s)", by, s), stdDev: d.memoryDeviation(by, s),
+		}
 	case r == load.CPU:
-		return usageSecondsExpression(series[0], by, s)
+		return usageSecondsExpression(of.series[r][0], by, s)
 	}
-	return bytesExpression(series[0], by, s)
+	return bytesExpression(of.series[r][0], by, s)
 }
 
-func nodeExporterMemory(available string, by Labels, s sampling) expression {
-	return expression{
-		mean:   fmt.Sprintf("max by (%s) (1 - avg_over_time(%s[%s]) / %s)", by, available, s.window, nodeExporterMemoryTotal),
-		stdDev: fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) / %s)", by, available, s.window, nodeExporterMemoryTotal),
+// memory is a function of the used memory over all memory. Some dialects count what is available: there it is one minus the
+// function ofAvailable.
+func (d Dialect) memory(ofUsed, ofAvailable string, by Labels, s sampling) string {
+	if d == OpenTelemetry {
+		return otelMemory(ofUsed, by, s)
 	}
+	return fmt.Sprintf("max by (%s) (1 - (%s) / %s)", by, d.availableOver(ofAvailable, s), d.totalMemory())
 }
 
-const nodeExporterMemoryTotal = "node_memory_MemTotal_bytes"
+func (d Dialect) memoryDeviation(by Labels, s sampling) string {
+	const deviation = "stddev_over_time(%s)"
+	if d == OpenTelemetry {
+		return otelMemory(deviation, by, s)
+	}
+	return fmt.Sprintf("max by (%s) ((%s) / %s)", by, d.availableOver(deviation, s), d.totalMemory())
+}
 
-// nodeExporterCPU divides used by all cpu seconds: all modes of a cpu together grow by one second a second.
+// availableOver is a function of the available memory. The ZFS cache above its minimum is available too, which Linux does not count.
+func (d Dialect) availableOver(function string, s sampling) string {
+	available := d.Series(load.Memory)[0]
+	plain := fmt.Sprintf(function, fmt.Sprintf("%s[%s]", available, s.window))
+	if d != NodeExporter {
+		return plain
+	}
+	cached := fmt.Sprintf("(%s + clamp_min(node_zfs_arc_size - node_zfs_arc_c_min, 0))[%s:%s]", available, s.window, s.step)
+	return fmt.Sprintf(function, cached) + " or " + plain
+}
+
+func (d Dialect) totalMemory() string {
+	if d == WindowsExporter {
+		return "(windows_memory_physical_total_bytes or windows_cs_physical_memory_bytes)"
+	}
+	return "node_memory_MemTotal_bytes"
+}
+
+func otelMemory(function string, by Labels, s sampling) string {
+	const used, all = `system_memory_usage_bytes{state="used"}`, `system_memory_usage_bytes{state=~"used|free|buffered|cached"}`
+	return fmt.Sprintf("sum by (%s) (%s) / sum by (%s) (%s)", by, fmt.Sprintf(function, fmt.Sprintf("%s[%s]", used, s.window)), by, all)
+}
+
+// modesExpression divides busy by all cpu seconds: all modes of a cpu together grow by one second a second.
 // So the quotient holds when two jobs scrape one exporter, an exporter was replaced, or counters begin within the window.
-func nodeExporterCPU(idle string, by Labels, s sampling) expression {
+func (of *definition) modesExpression(by Labels, s sampling) expression {
 	deviation := func(by Labels) string {
-		return fmt.Sprintf("stddev_over_time((%s)[%s:%s])", nodeExporterUsed(by, s.rate), s.window, s.step)
+		return fmt.Sprintf("stddev_over_time((%s)[%s:%s])", of.busyShare(by, s.rate), s.window, s.step)
 	}
-	e := expression{mean: fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle), stdDev: deviation(by)}
+	idle := of.series[load.CPU][0]
+	e := expression{mean: fmt.Sprintf(`%s and count by (%s) (%s)`, of.busyShare(by, s.window), by, idle), stdDev: deviation(by)}
 	if across, ok := acrossPods(deviation, by, idle); ok {
 		e.stdDev = across
 	}
 	return e
+}
+
+func (of *definition) busyShare(by Labels, over model.Duration) string {
+	name, matchers, _ := strings.Cut(strings.TrimSuffix(of.modes, "}"), "{")
+	busy := strings.TrimPrefix(matchers+","+of.busy, ",")
+	return fmt.Sprintf("sum by (%s) (rate(%s{%s}[%s])) / sum by (%s) (rate(%s[%s]))", by, name, busy, over, by, of.modes, over)
 }
 
 // Labels are names of labels.
@@ -186,26 +262,20 @@ func acrossPods(statistic func(by Labels) string, by Labels, series string) (que
 	return fmt.Sprintf("%s * on (%s) group_right () group by (%s) (%s)", statistic(others), others, by, series), true
 }
 
-func nodeExporterUsed(by Labels, over model.Duration) string {
-	return fmt.Sprintf(
-		`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`, by,
-		over, by, over,
-	)
-}
-
-// ruled is the span that the rule of cpu is a mean over.
-const ruled = 5 * time.Minute
-
 // ruleExpression is for a recorded rule. It takes subqueries: rules may be evaluated less often than the window lasts.
-func ruleExpression(r load.Resource, rule string, s sampling) expression {
+func ruleExpression(r load.Resource, of definition, by Labels, s sampling) expression {
+	rule := FirstOf(of.series[r], "max by ("+by.String()+") (%s)")
+	if r == load.CPU { // not in the first minutes of the node's rule
+		rule = FirstOf(of.series[r], fmt.Sprintf("max by (%s) (%%[1]s and %%[1]s offset %s)", by, model.Duration(of.rule)))
+	}
 	e := expression{
 		mean:   fmt.Sprintf("avg_over_time((%s)[%s:%s]) and (%s)", rule, s.window, s.step, rule),
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", rule, s.window, s.step),
 	}
 	if r == load.CPU {
 		// The mean of means over five minutes reaches back five minutes more.
-		e.span = time.Duration(s.window) + ruled
-		if time.Duration(s.window) == ruled {
+		e.span = time.Duration(s.window) + of.rule
+		if time.Duration(s.window) == of.rule {
 			e.mean, e.span = rule, 0
 		}
 	}
@@ -217,7 +287,8 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 // A rate divides by the whole window even where the counter begins within it. So it shows a busy node as idle.
 // Hence the longest of a few windows counts that has a sample in its oldest quarter.
 //
-// Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series.
+// Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series. And only
+// counters that moved count: a collector repeats those of a kubelet that it cannot read.
 // Counters of single cpus are added up. Then the greatest of a target's duplicates counts.
 func usageSecondsExpression(counter string, by Labels, s sampling) expression {
 	longest := make([]string, 0, 1+len(s.shorter))
@@ -226,8 +297,8 @@ func usageSecondsExpression(counter string, by Labels, s sampling) expression {
 		longest = append(longest, rateWithin(counter, shorter, 4))
 	}
 	return expression{
-		mean: fmt.Sprintf("max by (%s) (sum without (cpu) ((%s) and timestamp(%s) > time() - %d))",
-			by, strings.Join(longest, " or "), counter, s.recentSeconds),
+		mean: fmt.Sprintf("max by (%s) (sum without (cpu) ((%s) and timestamp(%s) > time() - %d unless %s))",
+			by, strings.Join(longest, " or "), counter, s.recentSeconds, repeated(counter, s)),
 		// A short rate has four steps, and may have only two scrapes.
 		stdDev: fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, rateWithin(counter, s.rate, 2),
 			s.window, s.step),
@@ -241,13 +312,20 @@ func rateWithin(counter string, over model.Duration, shares int) string {
 	return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
 }
 
+// repeated are the counters that did not change in their last samples.
+func repeated(counter string, s sampling) string {
+	return fmt.Sprintf("(changes(%[1]s[%[2]ds]) == 0 and count_over_time(%[1]s[%[2]ds]) > 1)", counter, s.recentSeconds)
+}
+
 // bytesExpression is for a gauge of used bytes. Only gauges with a recent sample count, as with counters.
 func bytesExpression(gauge string, by Labels, s sampling) expression {
-	over := func(function string) string {
-		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge,
-			s.recentSeconds)
-	}
-	return expression{mean: over("avg_over_time"), stdDev: over("stddev_over_time"), overCapacity: true}
+	over := func(function string) string { return recentBytes(function, gauge, by, s) }
+	return expression{mean: over("avg_over_time(%s)"), stdDev: over("stddev_over_time(%s)"), overCapacity: true}
+}
+
+func recentBytes(function, gauge string, by Labels, s sampling) string {
+	return fmt.Sprintf("max by (%s) (%s and timestamp(%s) > time() - %d)", by,
+		fmt.Sprintf(function, fmt.Sprintf("%s[%s]", gauge, s.window)), gauge, s.recentSeconds)
 }
 
 // quantile returns the query for a quantile of utilization, without a deviation. As with a mean, only existing series count.
@@ -256,41 +334,41 @@ func bytesExpression(gauge string, by Labels, s sampling) expression {
 // A new load first shows once it has lasted (1 − fraction) of the window. The quantile then rises over the span, the length of
 // the rates. The quantile of a gauge rises at once. It has the same span, because 0 means the window.
 func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float64) expression {
-	series, q := d.Series(r), format(fraction)
-	e := expression{span: time.Duration(s.rate)}
+	of, q := definitions[d], format(fraction)
+	series, e := of.series[r], expression{span: time.Duration(s.rate), overCapacity: d.overCapacity()}
 	switch {
-	case d == NodeExporter && r == load.CPU:
+	case of.modes != "" && r == load.CPU:
 		statistic := func(by Labels) string {
-			return fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s])", q, nodeExporterUsed(by, s.rate), s.window, s.step)
+			return fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s])", q, of.busyShare(by, s.rate), s.window, s.step)
 		}
 		var ok bool
 		if e.mean, ok = acrossPods(statistic, by, series[0]); !ok {
 			e.mean = fmt.Sprintf("%s and count by (%s) (%s)", statistic(by), by, series[0])
 		}
-	case d == NodeExporter:
+	case of.modes != "":
 		// A high quantile of what is used is a low one of what is available.
-		e.mean = fmt.Sprintf("max by (%s) (1 - quantile_over_time(%s, %s[%s]) / %s)", by, format(1-fraction), series[0], s.window,
-			nodeExporterMemoryTotal)
-	case d == KubePrometheus:
+		e.mean = d.memory("quantile_over_time("+q+", %s)", "quantile_over_time("+format(1-fraction)+", %s)", by, s)
+	case of.rule > 0:
 		e.mean = fmt.Sprintf("(%s) and (%s)",
 			FirstOf(series, "max by ("+by.String()+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
 			FirstOf(series, "max by ("+by.String()+") (%s)"))
 		if r == load.CPU {
-			e.span = ruled
+			e.span = of.rule
 		}
 	case r == load.CPU:
 		e.mean = fmt.Sprintf(
-			"quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and count by (%s) (%s and timestamp(%s) > time() - %d)",
-			q, by, rateWithin(series[0], s.rate, 2), s.window, s.step, by, series[0], series[0], s.recentSeconds,
+			"quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and "+
+				"count by (%s) (%s and timestamp(%s) > time() - %d unless %s)",
+			q, by, rateWithin(series[0], s.rate, 2), s.window, s.step, by, series[0], series[0], s.recentSeconds, repeated(series[0], s),
 		)
-		e.overCapacity = true
 	default:
-		e.mean = fmt.Sprintf("max by (%s) (quantile_over_time(%s, %s[%s]) and timestamp(%s) > time() - %d)", by, q, series[0],
-			s.window, series[0], s.recentSeconds)
-		e.overCapacity = true
+		e.mean = recentBytes("quantile_over_time("+q+", %s)", series[0], by, s)
 	}
 	return e
 }
+
+// overCapacity reports whether the dialect reads used amounts, which the Node's capacity divides.
+func (d Dialect) overCapacity() bool { return definitions[d].modes == "" && definitions[d].rule == 0 }
 
 // format writes a fraction without the digits that rounding adds.
 func format(fraction float64) string {

@@ -96,23 +96,27 @@ func TestQuantile_Queries(t *testing.T) {
 	}{
 		{
 			"counters of modes", NodeExporter.quantile(load.CPU, Labels{"node"}, s, 0.95).mean,
-			`quantile_over_time(0.95, (sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node) ` +
+			`quantile_over_time(0.95, (sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait"}[5m])) / sum by (node) ` +
 				`(rate(node_cpu_seconds_total[5m])))[1d:5m])` +
 				` and count by (node) (node_cpu_seconds_total{mode="idle"})`, true,
 		},
 		{
 			"counters of modes of earlier pods", NodeExporter.quantile(load.CPU, Labels{"node", "job", "pod"}, s, 0.95).mean,
-			`quantile_over_time(0.95, (sum by (node, job) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node, job) ` +
+			`quantile_over_time(0.95, (sum by (node, job) (rate(node_cpu_seconds_total{mode!~"idle|iowait"}[5m])) / sum by (node, job) ` +
 				`(rate(node_cpu_seconds_total[5m])))[1d:5m])` +
 				` * on (node, job) group_right () group by (node, job, pod) (node_cpu_seconds_total{mode="idle"})`, true,
 		},
 		{
 			"what is available", NodeExporter.quantile(load.Memory, Labels{"node"}, s, 0.95).mean,
-			"max by (node) (1 - quantile_over_time(0.05, node_memory_MemAvailable_bytes[1d]) / node_memory_MemTotal_bytes)", false,
+			"max by (node) (1 - (quantile_over_time(0.05, (node_memory_MemAvailable_bytes + " +
+				"clamp_min(node_zfs_arc_size - node_zfs_arc_c_min, 0))[1d:5m]) or " +
+				"quantile_over_time(0.05, node_memory_MemAvailable_bytes[1d])) / node_memory_MemTotal_bytes)", true,
 		},
 		{
 			"the maximum of what is used is the minimum of what is available", NodeExporter.quantile(load.Memory, Labels{"node"}, s, 1).mean,
-			"max by (node) (1 - quantile_over_time(0, node_memory_MemAvailable_bytes[1d]) / node_memory_MemTotal_bytes)", false,
+			"max by (node) (1 - (quantile_over_time(0, (node_memory_MemAvailable_bytes + " +
+				"clamp_min(node_zfs_arc_size - node_zfs_arc_c_min, 0))[1d:5m]) or " +
+				"quantile_over_time(0, node_memory_MemAvailable_bytes[1d])) / node_memory_MemTotal_bytes)", true,
 		},
 		{
 			"a recorded rule", KubePrometheus.quantile(load.Memory, Labels{"node"}, s, 0.95).mean,
@@ -129,7 +133,8 @@ func TestQuantile_Queries(t *testing.T) {
 			"a counter of cpu seconds", Kubelet.quantile(load.CPU, Labels{"node"}, s, 0.95).mean,
 			"quantile_over_time(0.95, (max by (node) (sum without (cpu) ((rate(node_cpu_usage_seconds_total[5m]) and " +
 				"count_over_time(node_cpu_usage_seconds_total[150s] offset 150s)))))[1d:5m])" +
-				" and count by (node) (node_cpu_usage_seconds_total and timestamp(node_cpu_usage_seconds_total) > time() - 300)", true,
+				" and count by (node) (node_cpu_usage_seconds_total and timestamp(node_cpu_usage_seconds_total) > time() - 300" +
+				" unless (changes(node_cpu_usage_seconds_total[5m]) == 0 and count_over_time(node_cpu_usage_seconds_total[5m]) > 1))", true,
 		},
 		{
 			"a gauge of bytes", CAdvisor.quantile(load.Memory, Labels{"node"}, s, 0.95).mean,
@@ -228,7 +233,7 @@ func TestPlanner_SelectorInEveryQuery(t *testing.T) {
 	p := Planner{By: Labels{"node", "instance"}, Selector: ParseSelector(selector)}
 	day := []load.Quantile{{Window: 24 * time.Hour, Fraction: 0.95}}
 	for _, dialect := range Dialects() {
-		queries := append(p.Load(dialect, []time.Duration{window}, day), p.Probe(dialect, window))
+		queries := append(p.Load([]Dialect{dialect}, []time.Duration{window}, day), p.Probe(dialect, window))
 		texts := []string{p.SampleSelector(dialect), p.Series(dialect, load.CPU)}
 		for i := range queries {
 			texts = append(texts, queries[i].PromQL)
@@ -271,7 +276,7 @@ func TestPodQueries_Parse(t *testing.T) {
 		}
 	}
 	for _, q := range PodFamilies() {
-		check(PodCount(q.Selector(load.CPU)))
+		check(q.Count())
 		check(q.In([]string{"shop", "team-a"}).Usage(load.CPU))
 		for r := range load.ResourceCount {
 			check(q.Usage(r))

@@ -35,12 +35,37 @@ type Query struct {
 	Window   time.Duration
 	// Fraction is that of a quantile, in (0, 1]; 0 for other queries.
 	Fraction float64
+	Reading
+	// Others are the readings of further dialects, for nodes that the first lacks. Their series have the label DialectLabel.
+	Others []Reading
+}
+
+// Reading says what a dialect's values are.
+type Reading struct {
 	// Dialect is empty for a custom query and for a NodeMetric.
 	Dialect Dialect
 	// OverCapacity reports that the result is an amount (cores, bytes), to be divided by the node's capacity, and no fraction.
 	OverCapacity bool
 	// Span is the measured span where it differs from the window, otherwise 0.
 	Span time.Duration
+}
+
+// DialectLabel is a label that queries give to the series of all dialects but the first.
+const DialectLabel = "plimsoll_dialect"
+
+// ReadingOf returns the reading of a dialect, and its place in the order of preference. It returns the first reading for "".
+func (q *Query) ReadingOf(d Dialect) (reading *Reading, order int) {
+	for i := range q.Others {
+		if q.Others[i].Dialect == d {
+			return &q.Others[i], 1 + i
+		}
+	}
+	return &q.Reading, 0
+}
+
+// or returns a query with the series of a further dialect.
+func (d Dialect) or(query, further string) string {
+	return fmt.Sprintf(`%s or label_replace(%s, "%s", "%s", "", "")`, query, further, DialectLabel, d)
 }
 
 // Custom reports whether the operator wrote the query for a resource.
@@ -98,33 +123,34 @@ func (p *Planner) Probed() load.Resource {
 // Probe returns the query that shows whether the dialect has series.
 func (p *Planner) Probe(d Dialect, window time.Duration) Query {
 	e := p.Selector.restrict(d.expression(p.Probed(), p.By, samplingOf(window)))
-	return e.query(Mean, Query{Resource: p.Probed(), Window: window, Dialect: d})
+	return e.query(Mean, Query{Resource: p.Probed(), Window: window, Reading: Reading{Dialect: d}})
 }
 
-// Load returns the queries for all windows and quantiles, which are sorted. Without a dialect they are the custom ones.
+// Load returns the queries for all windows and quantiles, which are sorted. Without a dialect they are the custom ones. Further
+// dialects add series, but no queries.
 // Queries of the newest samples go first: so these are seldom later than the samples of a mean.
 // Deviations matter least and go last.
-func (p *Planner) Load(d Dialect, windows []time.Duration, quantiles []load.Quantile) []Query {
+func (p *Planner) Load(dialects []Dialect, windows []time.Duration, quantiles []load.Quantile) []Query {
 	var means, deviations []Query
 	for _, window := range windows {
 		for r := range load.ResourceCount {
-			if e, q, ok := p.expression(d, r, load.Quantile{Window: window}); ok {
+			if e, q, ok := p.expression(dialects, r, load.Quantile{Window: window}); ok {
 				means, deviations = append(means, e.query(Mean, q)), append(deviations, e.query(StdDev, q))
 			}
 		}
 	}
 	for _, quantile := range quantiles {
 		for r := range load.ResourceCount {
-			if e, q, ok := p.expression(d, r, quantile); ok {
+			if e, q, ok := p.expression(dialects, r, quantile); ok {
 				means = append(means, e.query(Mean, q))
 			}
 		}
 	}
-	return slices.Concat(p.newestSample(d, Shortest(windows, quantiles)), means, deviations)
+	return slices.Concat(p.newestSample(dialects, Shortest(windows, quantiles)), means, deviations)
 }
 
 // expression returns the PromQL for a resource, and the query without it. A fraction of 0 asks for mean and deviation.
-func (p *Planner) expression(d Dialect, r load.Resource, of load.Quantile) (e expression, q Query, ok bool) {
+func (p *Planner) expression(dialects []Dialect, r load.Resource, of load.Quantile) (e expression, q Query, ok bool) {
 	s, custom := samplingOf(of.Window), p.Custom[r]
 	q = Query{Resource: r, Window: of.Window, Fraction: of.Fraction}
 	switch {
@@ -132,14 +158,20 @@ func (p *Planner) expression(d Dialect, r load.Resource, of load.Quantile) (e ex
 		return customQuantile(custom, s, of.Fraction), q, true
 	case custom != "":
 		return customExpression(custom, s), q, true
-	case d == "":
-		return expression{}, q, false
 	}
-	q.Dialect = d
-	if of.Fraction > 0 {
-		return p.Selector.restrict(d.quantile(r, p.By, s, of.Fraction)), q, true
+	for i, d := range dialects {
+		next := d.expression(r, p.By, s)
+		if of.Fraction > 0 {
+			next = d.quantile(r, p.By, s, of.Fraction)
+		}
+		if next = p.Selector.restrict(next); i == 0 {
+			e, q.Dialect = next, d
+			continue
+		}
+		e.mean, e.stdDev = d.or(e.mean, next.mean), d.or(e.stdDev, next.stdDev)
+		q.Others = append(q.Others, Reading{Dialect: d, OverCapacity: next.overCapacity, Span: next.span})
 	}
-	return p.Selector.restrict(d.expression(r, p.By, s)), q, true
+	return e, q, len(dialects) > 0
 }
 
 // Shortest returns the shortest window of load and quantiles, which are sorted and not both empty.
@@ -152,13 +184,20 @@ func Shortest(windows []time.Duration, quantiles []load.Quantile) time.Duration 
 
 // newestSample returns the query for the newest samples of cpu, or else of memory: one query serves both.
 // It returns none where a custom query does not allow it.
-func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
+func (p *Planner) newestSample(dialects []Dialect, window time.Duration) []Query {
 	for r := range load.ResourceCount {
 		q := Query{Kind: NewestSample, Resource: r}
 		if custom := p.Custom[r]; custom != "" {
 			q.PromQL = customNewestSample(custom, model.Duration(window))
-		} else if d != "" {
-			q.PromQL, q.Dialect = p.Selector.add(d.newestSample(r, p.By)), d
+		} else {
+			for i, d := range dialects {
+				next := p.Selector.add(d.newestSample(r, p.By))
+				if i == 0 {
+					q.PromQL, q.Dialect = next, d
+					continue
+				}
+				q.PromQL, q.Others = d.or(q.PromQL, next), append(q.Others, Reading{Dialect: d})
+			}
 		}
 		if q.PromQL != "" {
 			return []Query{q}
@@ -206,13 +245,15 @@ func (p *Planner) SampleCount(selector string, over time.Duration) Query {
 
 // CPUCounters returns a selector of the counters of cpu seconds behind the dialect's load; empty if none are known.
 func (p *Planner) CPUCounters(d Dialect) string {
-	switch {
-	case p.Custom[load.CPU] != "" || d == "":
+	if p.Custom[load.CPU] != "" || d == "" {
 		return ""
-	case d == NodeExporter, d == KubePrometheus:
-		return p.Selector.add("node_cpu_seconds_total") // of any mode: a busy node is never idle
 	}
-	return p.Selector.add(d.Series(load.CPU)[0])
+	if of := definitions[d]; of.rule > 0 {
+		d = NodeExporter // which the rules follow from
+	} else if of.modes == "" {
+		return p.Selector.add(d.Series(load.CPU)[0])
+	}
+	return p.Selector.add(definitions[d].modes) // of any mode: a busy node is never idle
 }
 
 // ChangeCount returns the query for the number of changes of each node's series over a span.

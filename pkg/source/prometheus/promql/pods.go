@@ -34,6 +34,8 @@ type PodFamily struct {
 	series     [load.ResourceCount]string
 	matchers   string
 	containers bool
+	// labels is the prefix and the suffix of the labels namespace and pod.
+	labels [2]string
 }
 
 // PodFamilies returns all families, the one with the fewest series first.
@@ -49,12 +51,19 @@ func PodFamilies() []PodFamily {
 		// The container of a pod's sandbox may have no name, but has an image.
 		{Name: "pods of cAdvisor", series: cAdvisor, matchers: `,container="",image=""`},
 		{Name: "containers of cAdvisor", series: cAdvisor, matchers: `,container!="",container!="POD"`, containers: true},
+		{
+			Name:   "pods of OpenTelemetry's kubeletstats",
+			series: [load.ResourceCount]string{load.CPU: "k8s_pod_cpu_time_seconds_total", load.Memory: "k8s_pod_memory_working_set_bytes"},
+			labels: [2]string{"k8s_", "_name"},
+		},
 	}
 }
 
+func (f *PodFamily) label(name string) string { return f.labels[0] + name + f.labels[1] }
+
 // Selector selects the family's series of a resource.
 func (f *PodFamily) Selector(r load.Resource) string {
-	return fmt.Sprintf(`%s{namespace!="",pod!=""%s}`, f.series[r], f.matchers)
+	return fmt.Sprintf(`%s{%s!="",%s!=""%s}`, f.series[r], f.label("namespace"), f.label("pod"), f.matchers)
 }
 
 // byPod reduces an expression over the family's series to the least value that any target measures of a pod.
@@ -64,44 +73,64 @@ func (f *PodFamily) byPod(expression string) string {
 		const target = "namespace, pod, job, instance"
 		expression = fmt.Sprintf("sum by (%s) (min by (%s, container) (%s))", target, target, expression)
 	}
-	return fmt.Sprintf("min by (namespace, pod) (%s)", expression)
+	return fmt.Sprintf("min by (namespace, pod) (%s)", f.rename(expression))
+}
+
+// rename gives the series of an expression the labels namespace and pod.
+func (f *PodFamily) rename(expression string) string {
+	if f.labels[0] == "" {
+		return expression
+	}
+	for _, name := range []string{"namespace", "pod"} {
+		expression = fmt.Sprintf(`label_replace(%s, "%s", "$1", "%s", "(.+)")`, expression, name, f.label(name))
+	}
+	return expression
 }
 
 // In returns the family's series of the namespaces alone.
 func (f *PodFamily) In(namespaces []string) *PodFamily {
 	some := *f
-	some.matchers += fmt.Sprintf(`,namespace=~"%s"`, strings.Join(namespaces, "|"))
+	some.matchers += fmt.Sprintf(`,%s=~"%s"`, f.label("namespace"), strings.Join(namespaces, "|"))
 	return &some
 }
 
 // Except returns the family's series of all other namespaces.
 func (f *PodFamily) Except(namespaces []string) *PodFamily {
 	others := *f
-	others.matchers += except(namespaces)
+	others.matchers += except(f.label("namespace"), namespaces)
 	return &others
 }
 
-func except(namespaces []string) string {
+func except(label string, namespaces []string) string {
 	if len(namespaces) == 0 {
 		return ""
 	}
 	quoted := text.Each(namespaces, regexp.QuoteMeta) // they are labels of series, which can be any text
-	return fmt.Sprintf(",namespace!~%q", strings.Join(quoted, "|"))
+	return fmt.Sprintf(",%s!~%q", label, strings.Join(quoted, "|"))
 }
 
-// PodCount counts the pods of each namespace that a selector has series of.
-func PodCount(selector string) string {
-	return fmt.Sprintf("count(count by (namespace, pod) (%s)) by (namespace)", selector)
+// Count counts the pods of each namespace that have series.
+func (f *PodFamily) Count() string {
+	return fmt.Sprintf("count(count by (namespace, pod) (%s)) by (namespace)", f.rename(f.Selector(load.CPU)))
 }
 
 // Usage returns the query for each pod's usage in bytes or cores.
-// Cores are divided by the whole window, even if the pod ran for a part of it.
+//
+// Servers divide the rate of a counter that begins within the window by different times: Prometheus by the whole window. So such a
+// counter counts with its slope, which is the same everywhere. One without a second sample has none: VictoriaMetrics says 0.
 func (f *PodFamily) Usage(r load.Resource) string {
-	function := "avg_over_time"
-	if r == load.CPU {
-		function = "rate"
+	series := f.Selector(r)
+	if r == load.Memory {
+		return f.byPod(fmt.Sprintf("avg_over_time(%s[%s])", series, model.Duration(PodWindow)))
 	}
-	return f.byPod(fmt.Sprintf("%s(%s[%s])", function, f.Selector(r), model.Duration(PodWindow)))
+	return f.byPod(fmt.Sprintf("%s or deriv(%s[%s]) > 0", whole(series), series, model.Duration(PodWindow)))
+}
+
+// whole is the rate of counters that do not begin within the window. A sample may be missing at its begin, which changes the rate by
+// 5 % at most.
+func whole(counter string) string {
+	return fmt.Sprintf("(rate(%s[%s]) and %s offset %s)", counter, model.Duration(PodWindow), counter,
+		model.Duration(PodWindow-PodWindow/20))
 }
 
 // Sum is a sum over the pods of a workload.
@@ -142,16 +171,15 @@ func (s Sum) of(usage string) string {
 	return [SumCount]string{fmt.Sprintf("(%s) ^ 0", usage), usage, fmt.Sprintf("(%s) ^ 2", usage)}[s]
 }
 
-// pastUsage is Usage for pods whose start and end are forgotten. A rate divides by the whole window:
-// only pods that were measured in the window's oldest and newest quarter count.
+// pastUsage is Usage for pods whose start and end are forgotten. Only pods that were measured at the window's begin and in its newest
+// quarter count.
 func (f *PodFamily) pastUsage(r load.Resource) string {
 	series := f.Selector(r)
 	if r == load.Memory {
 		return f.byPod(series)
 	}
 	quarter := PodWindow / 4
-	return f.byPod(fmt.Sprintf("rate(%s[%s]) and count_over_time(%s[%s] offset %s) and count_over_time(%s[%s])", series,
-		model.Duration(PodWindow), series, model.Duration(quarter), model.Duration(PodWindow-quarter), series, model.Duration(quarter)))
+	return f.byPod(fmt.Sprintf("%s and count_over_time(%s[%s])", whole(series), series, model.Duration(quarter)))
 }
 
 // sumByWorkload adds up values of pods by workload. The workload is derived from the pod's name as controllers make it:
@@ -184,5 +212,5 @@ func RecordedLooks(r load.Resource, period time.Duration) string {
 // recorded selects the series of a recording rule. They have no job and no instance, unlike scraped ones: no target can pass for a
 // rule.
 func recorded(r load.Resource, s Sum, left []string) string {
-	return fmt.Sprintf(`%s{job="",instance=""%s}`, ruleName(r, s), except(left))
+	return fmt.Sprintf(`%s{job="",instance=""%s}`, ruleName(r, s), except("namespace", left))
 }

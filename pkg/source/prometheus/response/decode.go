@@ -280,11 +280,22 @@ type Matcher struct {
 	// labels are the labels that may name a node, the preferred one first.
 	labels  []string
 	excerpt func(string) string
+	// Only has the dialect of each Node's values; empty where any dialect may measure the Node.
+	Only []promql.Dialect
+	// capacities are those of Nodes.
+	capacities []load.Capacity
 }
 
 // NewMatcher returns a Matcher by labels, the preferred one first. excerpt cleans a server's text.
 func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
-	return &Matcher{Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt}
+	m := &Matcher{
+		Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt,
+		Only: make([]promql.Dialect, len(nodes)), capacities: make([]load.Capacity, len(nodes)),
+	}
+	for i, node := range nodes {
+		m.capacities[i] = load.CapacityOf(node)
+	}
+	return m
 }
 
 // Match returns the position of the series' Node, and the rank among the labels of the one that names it.
@@ -322,11 +333,19 @@ func (m *Matcher) write(name string, series map[string]string, labels []string) 
 	return text.Excerpt(name + "{" + strings.Join(parts, ", ") + "}")
 }
 
-// capacity returns the cores or bytes of the node at a position. Usage includes the system's: allocatable would be too little.
-func (m *Matcher) capacity(position int, r load.Resource) float64 {
-	capacity := m.Nodes[position].Status.Capacity
-	if r == load.CPU {
-		return capacity.Cpu().AsApproximateFloat64()
+// share returns a value of a node's query as a fraction of the node's capacity, and whether the capacity is known. Usage includes the
+// system's: allocatable would be too little.
+func (m *Matcher) share(position int, q *promql.Query, reading *promql.Reading, value float64) (float64, bool) {
+	c := &m.capacities[position]
+	switch amount := c.Amounts[q.Resource]; {
+	case reading.OverCapacity && q.Resource == load.CPU:
+		return 1000 * value / amount, amount > 0
+	case reading.OverCapacity: // of memory that is not set aside for huge pages
+		return value / amount, amount > 0
+	case q.Custom(), q.Kind > promql.StdDev:
+		return value, true
+	case q.Kind == promql.StdDev:
+		return c.Spread(q.Resource, value), true
 	}
-	return capacity.Memory().AsApproximateFloat64()
+	return c.Of(q.Resource, value), true
 }

@@ -48,6 +48,8 @@ func (e *RejectedError) Error() string {
 type Value struct {
 	Value float64
 	Known bool
+	// Dialect is the one of the value; empty for a custom query and for a NodeMetric.
+	Dialect promql.Dialect
 }
 
 // Result is the response to one query, by node.
@@ -91,23 +93,26 @@ func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 		}
 		return
 	}
-	value := s.Value.Value
-	if r.Query.OverCapacity {
-		capacity := m.capacity(position, r.Query.Resource)
-		if capacity <= 0 {
-			return
-		}
-		if value /= capacity; math.IsInf(value, 0) {
-			r.Rejected.Add(source.Rejected{load.RejectedNotANumber: 1})
-			return
-		}
+	reading, order := r.Query.ReadingOf(promql.Dialect(s.Metric[promql.DialectLabel]))
+	if only := m.Only[position]; only != "" && reading.Dialect != "" && only != reading.Dialect {
+		return
+	}
+	value, ok := m.share(position, r.Query, reading, s.Value.Value)
+	if !ok {
+		return
+	}
+	if math.IsInf(value, 0) {
+		r.Rejected.Add(source.Rejected{load.RejectedNotANumber: 1})
+		return
 	}
 	set := LabelsOf(s.Metric)
 	if c.sets[set] == nil {
 		c.sets[set] = &set
 	}
 	at, found := m.Index.Match(s.Metric[instanceLabel])
-	c.all = append(c.all, claim{position: position, value: value, own: found && at == position, set: c.sets[set], rank: rank})
+	c.all = append(c.all, claim{
+		position: position, order: order, dialect: reading.Dialect, value: value, own: found && at == position, set: c.sets[set], rank: rank,
+	})
 }
 
 func (r *Result) addUnmatched(series string) {
@@ -121,6 +126,11 @@ func (r *Result) addUnmatched(series string) {
 
 // Named is the number of nodes with a value, or contested.
 func (r *Result) Named() int { return r.Nodes + len(r.Contested) }
+
+// IsContested reports whether target sets differ about the node at a position.
+func (r *Result) IsContested(position int) bool {
+	return slices.ContainsFunc(r.Contested, func(c Contested) bool { return c.Position == position })
+}
 
 // Problem returns why no node has a value; nil if at least one has.
 func (r *Result) Problem() error {
@@ -171,6 +181,18 @@ type Querier struct {
 	Client  *Client
 	Clock   clock.PassiveClock
 	Matcher *Matcher
+	probes  map[string]*Result
+}
+
+// Probe is Run, but sends a query once, and is not safe for concurrent use.
+func (qr *Querier) Probe(ctx context.Context, q *promql.Query) *Result {
+	if qr.probes == nil {
+		qr.probes = map[string]*Result{}
+	}
+	if qr.probes[q.PromQL] == nil {
+		qr.probes[q.PromQL] = qr.Run(ctx, q)
+	}
+	return qr.probes[q.PromQL]
 }
 
 // RunAll sends the queries, a few at a time, and returns the results in the same order.
@@ -197,7 +219,7 @@ func (qr *Querier) RunAll(ctx context.Context, queries []promql.Query) []*Result
 func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	nodes := len(qr.Matcher.Nodes)
 	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{sets: map[TargetSet]*TargetSet{}}
-	bounds := NodeBounds(nodes)
+	bounds := NodeBounds(nodes * (1 + len(q.Others)))
 	bounds.Signed = q.Kind == promql.NodeMetric
 	answer, err := qr.Client.Query(ctx, q.PromQL, bounds, func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) })
 	if err != nil {

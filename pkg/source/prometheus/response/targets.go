@@ -63,7 +63,10 @@ func (s TargetSet) clean(excerpt func(string) string) TargetSet {
 
 type claim struct {
 	position int
-	value    float64
+	// order is the place of dialect among the query's.
+	order   int
+	dialect promql.Dialect
+	value   float64
 	// own reports whether the series' instance is the node.
 	own bool
 	set *TargetSet
@@ -77,7 +80,7 @@ type Contested struct {
 	High, Low TargetSet
 }
 
-// settle gives each node a value, or finds it contested. Of the series of one target set, that with the earliest of nodeLabels
+// settle gives each node a value of the first dialect that has one, or finds it contested. Of the series of one target set, that with the earliest of nodeLabels
 // counts, then the greatest: a replaced pod's series may still be there.
 func (r *Result) settle(claims []claim, excerpt func(string) string) {
 	slices.SortFunc(claims, func(a, b claim) int {
@@ -87,13 +90,13 @@ func (r *Result) settle(claims []claim, excerpt func(string) string) {
 				own = -1
 			}
 		}
-		return cmp.Or(cmp.Compare(a.position, b.position), own, a.set.compare(*b.set), cmp.Compare(a.rank, b.rank),
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.order, b.order), own, a.set.compare(*b.set), cmp.Compare(a.rank, b.rank),
 			cmp.Compare(b.value, a.value))
 	})
 	for i := 0; i < len(claims); {
 		first, low, high := claims[i], claims[i], claims[i]
 		for last := first.set; i < len(claims) && claims[i].position == first.position; i++ {
-			if c := claims[i]; c.own == first.own && c.set != last {
+			if c := claims[i]; c.order == first.order && c.own == first.own && c.set != last {
 				last = c.set
 				if c.value > high.value {
 					high = c
@@ -110,7 +113,7 @@ func (r *Result) settle(claims []claim, excerpt func(string) string) {
 			r.Contested = append(r.Contested, Contested{first.position, high.set.clean(excerpt), low.set.clean(excerpt)})
 			continue
 		}
-		r.Values[first.position] = Value{Value: high.value, Known: true}
+		r.Values[first.position] = Value{Value: high.value, Known: true, Dialect: first.dialect}
 		r.Nodes++
 	}
 }
