@@ -66,7 +66,8 @@ var plugins = []plugin{
 		// minimum.
 		{from: `p1\[0\] == p2\[0\] && p1\[1\] == p2\[1\]`, to: "p1[0].MatchNum == p2[0].MatchNum"},
 	}},
-	// The gate InterPodAffinityHostnameFastPath changes no answer, and the plugin ignores it: the rows with it pass as those without.
+	// With the gate InterPodAffinityHostnameFastPath, the stock plugin decides. The adapter leaves the gate off, and the rows with the
+	// gate pass as those without.
 	{"interpodaffinity", reflect.TypeFor[incrementalinterpodaffinity.IncrementalInterPodAffinity]().PkgPath(), []edit{
 		// Some rows have pods on nodes that no snapshot of a scheduler has: those without their object.
 		{from: `\bcache\.NewSnapshot\((test\.pods, .*?)\)`, to: "cache.NewSnapshot(onNodes($1))"},

@@ -387,8 +387,8 @@ type IncrementalPodTopologySpreadArgs struct {
 type IncrementalInterPodAffinityArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// HardPodAffinityWeight is what a running pod's required affinity to the new pod adds to the score of its node. From 0 to 100.
-	// Defaults to 1.
+	// HardPodAffinityWeight is what a running pod's required affinity to the new pod adds to the scores of the nodes that its topology
+	// key joins. From 0 to 100. Defaults to 1.
 	HardPodAffinityWeight *int32 `json:"hardPodAffinityWeight,omitempty"`
 	// IgnorePreferredTermsOfExistingPods leaves terms of running pods out of the scores of a pod without preferred terms.
 	IgnorePreferredTermsOfExistingPods bool `json:"ignorePreferredTermsOfExistingPods,omitempty"`

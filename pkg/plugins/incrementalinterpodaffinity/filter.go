@@ -52,6 +52,7 @@ func (pl *IncrementalInterPodAffinity) PreFilter(
 		return nil, fwk.AsStatus(err)
 	}
 	if !pl.counts(state, pod, terms, nodes) {
+		state.Delete(filterKey) // of an earlier call
 		return pl.InterPodAffinity.PreFilter(ctx, state, pod, nodes)
 	}
 	s := pl.newFilterState(info)

@@ -46,7 +46,13 @@ type IncrementalInterPodAffinity struct {
 	lister     minor.SharedLister
 	namespaces corelisters.NamespaceLister
 	index      *podindex.Index
+	// byStock leaves all pods to the stock plugin.
+	byStock bool
 }
+
+// fastPath is a gate with which the stock plugin decides by nodes instead of host names. Their answers differ where a node has no
+// host name, or that of another.
+const fastPath = "InterPodAffinityHostnameFastPath"
 
 var (
 	_ minor.PreFilterPlugin   = &IncrementalInterPodAffinity{}
@@ -101,7 +107,9 @@ func New(
 	if !ok {
 		return nil, fmt.Errorf("the stock %s is a %T", names.InterPodAffinity, stock)
 	}
+	_, hasFastPath := utilfeature.DefaultMutableFeatureGate.GetAll()[fastPath] // Kubernetes 1.37 has
 	return &IncrementalInterPodAffinity{
+		byStock:          hasFastPath && utilfeature.DefaultFeatureGate.Enabled(fastPath),
 		InterPodAffinity: embedded, args: *args, features: feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate),
 		lister: handle.SnapshotSharedLister(), namespaces: handle.SharedInformerFactory().Core().V1().Namespaces().Lister(), index: index,
 	}, nil
@@ -112,7 +120,7 @@ func (pl *IncrementalInterPodAffinity) Name() string { return Name }
 
 // isAlone reports whether neither the pod nor any pod of the listed nodes has terms, so that the index need not be up to date.
 func (pl *IncrementalInterPodAffinity) isAlone(pod *corev1.Pod, list func(minor.NodeInfoLister) ([]fwk.NodeInfo, error)) bool {
-	if podindex.HasTerms(pod) {
+	if pl.byStock || podindex.HasTerms(pod) {
 		return false
 	}
 	with, err := list(pl.lister.NodeInfos())
@@ -124,7 +132,7 @@ func (pl *IncrementalInterPodAffinity) isAlone(pod *corev1.Pod, list func(minor.
 func (pl *IncrementalInterPodAffinity) counts(
 	state fwk.CycleState, pod *corev1.Pod, terms []*fwk.AffinityTerm, nodes []fwk.NodeInfo,
 ) bool {
-	if len(terms) > maxTerms || minor.IsPodGroupCycle(state) {
+	if pl.byStock || len(terms) > maxTerms || minor.IsPodGroupCycle(state) {
 		return false
 	}
 	pl.index.Sync(state, nodes)
@@ -170,7 +178,7 @@ func (pl *IncrementalInterPodAffinity) labelsOf(namespace string) labels.Set {
 // counts are numbers or weights of pods, by label and its value on their nodes.
 type counts map[string]map[string]int64
 
-// add adds to the count of the node's value. A count that becomes 0 goes.
+// add adds to the count of the node's value.
 func (c counts) add(node *corev1.Node, key string, by int64) {
 	value, ok := node.Labels[key]
 	if !ok {

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -93,15 +95,21 @@ func TestLeavesDearDecisionsToTheStockPlugin(t *testing.T) {
 		}}
 		return pod
 	}
+	state := framework.NewCycleState() // no count is left in it for a later call
 	for _, tt := range []struct {
 		pod  *corev1.Pod
 		want bool
 	}{{with(1, "pod=1"), true}, {with(maxTerms, "pod=1"), true}, {with(maxTerms+1, "pod=1"), false}, {with(1, "app=db"), false}} {
-		state := framework.NewCycleState()
 		if _, status := ours.PreFilter(t.Context(), state, tt.pod, w.Nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
 		check.Equal(t, fmt.Sprint("counted by the index: ", tt.pod.Spec.Affinity.PodAntiAffinity), tt.want, filterStateOf(state) != nil)
+	}
+	if _, ok := utilfeature.DefaultMutableFeatureGate.GetAll()[fastPath]; ok {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, fastPath, true)
+		_, ours = w.plugins(t, &schedulerconfig.InterPodAffinityArgs{})
+		counted := ours.(*IncrementalInterPodAffinity).counts(framework.NewCycleState(), with(1, "pod=1"), nil, w.Nodes)
+		check.Equal(t, "counted by the index with the gate", false, counted)
 	}
 }
 

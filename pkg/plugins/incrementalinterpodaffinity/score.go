@@ -48,6 +48,7 @@ func (pl *IncrementalInterPodAffinity) PreScore(
 		return fwk.AsStatus(err)
 	}
 	if !pl.counts(state, pod, terms, all) {
+		state.Delete(scoreKey) // of an earlier call
 		return pl.InterPodAffinity.PreScore(ctx, state, pod, nodes)
 	}
 	weights := counts{}

@@ -28,13 +28,13 @@ type Index struct {
 	labeled, termed map[label]map[*Class]struct{}
 	// unsure reports that pods may have changed without a new generation since the last call of Sync.
 	unsure bool
-	// cycle and list are those of the last call of Sync; cycle is nil if another call for them can find changes.
+	// cycle and list are those of the last call of Sync. Between two calls with both the same, the nodes must not change.
 	cycle fwk.CycleState
 	list  []fwk.NodeInfo
 	// Topologies counts the times that nodes, their labels or their taints changed. topologies are the nodes' values of labels.
 	Topologies int
 	topologies map[string]*Topology
-	// Marks counts the calls of Mark. found are the nodes of the last call of Matching.
+	// Marks counts the calls of Mark. found are the nodes of the last call of Count.
 	Marks int
 	found []*Node
 	// visits counts the calls of WithTerms.
@@ -130,6 +130,7 @@ func (ix *Index) updateAll(nodes []fwk.NodeInfo, unsure bool) bool {
 func (ix *Index) relist(nodes []fwk.NodeInfo) {
 	ix.forgetTopologies()
 	clear(ix.Rows)
+	clear(ix.found[:cap(ix.found)]) // else they keep the pods of nodes that are gone
 	ix.Rows = slices.Grow(ix.Rows[:0], len(nodes))[:len(nodes)]
 	ix.rowOf = make(map[*framework.NodeInfo]int, len(nodes))
 	gone := ix.nodes

@@ -39,6 +39,8 @@ func TestIndex_ForgetsWhatIsGone(t *testing.T) {
 	if len(found) != 1 || found[0].Object != n1.Node() || found[0].Matching[0] != 1 {
 		t.Errorf("%d nodes have pods that match, want n1 with one", len(found))
 	}
+	ix.Sync(framework.NewCycleState(), nil)
+	check.Equal(t, "nodes found before", []*Node{nil}, ix.found[:1])
 	ix.Sync(framework.NewCycleState(), []fwk.NodeInfo{info("n1"), info("n3")})
 	left(0, 0, 2)
 }
