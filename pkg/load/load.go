@@ -94,11 +94,13 @@ const (
 	// ClampedFromTheFuture is a sample that ends after the time it was read, by more than clocks may differ. That time becomes its
 	// End.
 	ClampedFromTheFuture Rejection = "FromTheFuture"
+	// PartialResponse is a response that lacks data of the server, in the server's words. What it has is used.
+	PartialResponse Rejection = "PartialResponse"
 )
 
 // Rejections returns all reasons, without Accepted.
 func Rejections() []Rejection {
-	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity, ClampedFromTheFuture}
+	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity, ClampedFromTheFuture, PartialResponse}
 }
 
 // Checked returns the usable statistic, and the reason if it differs from s. An impossible mean makes the whole statistic unknown.

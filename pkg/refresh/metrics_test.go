@@ -96,12 +96,13 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 # TYPE plimsoll_refresh_total counter
 plimsoll_refresh_total{result="Error",source="fake"} 1
 plimsoll_refresh_total{result="Success",source="fake"} 2
-# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture).
+# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture). Also responses that lack data of the server (PartialResponse).
 # TYPE plimsoll_rejected_samples_total counter
 plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
 plimsoll_rejected_samples_total{reason="FromTheFuture",source="fake"} 0
 plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
 plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
+plimsoll_rejected_samples_total{reason="PartialResponse",source="fake"} 0
 # HELP plimsoll_unmatched_series [ALPHA] Series of the last refresh that belong to no node of the cluster.
 # TYPE plimsoll_unmatched_series gauge
 plimsoll_unmatched_series{source="fake"} 4

@@ -3,6 +3,7 @@ package source
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,8 +12,11 @@ import (
 // NodeIndex finds Nodes by name, host name, address or AWS instance ID. It is immutable, and built for each refresh.
 type NodeIndex struct {
 	// byName and byAlias hold positions. Aliases are host names, addresses and IDs in canonical form. An alias of several Nodes is
-	// ambiguous and matches none: unknown load is better than load of the wrong Node.
+	// that of the only one that is ready. Otherwise it is ambiguous and matches none: unknown load is better than load of the wrong
+	// Node.
 	byName, byAlias map[string]int
+	// ready has the aliases of ready Nodes.
+	ready map[string]bool
 }
 
 const ambiguous = -1
@@ -22,36 +26,42 @@ const awsProvider = "aws://"
 
 // NewNodeIndex indexes nodes by name, kubernetes.io/hostname label, addresses and AWS instance.
 func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
-	x := &NodeIndex{byName: make(map[string]int, len(nodes)), byAlias: make(map[string]int, 2*len(nodes))}
+	x := &NodeIndex{
+		byName: make(map[string]int, len(nodes)), byAlias: make(map[string]int, 2*len(nodes)), ready: make(map[string]bool, 2*len(nodes)),
+	}
 	for i, node := range nodes {
 		x.byName[node.Name] = i
-		x.addAlias(node.Labels[corev1.LabelHostname], i)
+		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		x.addAlias(node.Labels[corev1.LabelHostname], i, ready)
 		for _, address := range node.Status.Addresses {
-			x.addAlias(address.Address, i)
+			x.addAlias(address.Address, i, ready)
 		}
 		if id := node.Spec.ProviderID; strings.HasPrefix(id, awsProvider) {
-			x.addAlias(id[strings.LastIndex(id, "/")+1:], i)
+			x.addAlias(id[strings.LastIndex(id, "/")+1:], i, ready)
 		}
 	}
 	return x
 }
 
-func (x *NodeIndex) addAlias(value string, position int) {
+func (x *NodeIndex) addAlias(value string, position int, ready bool) {
 	alias := HostOf(value)
-	if alias == "" {
+	other, taken := x.byAlias[alias]
+	switch {
+	case alias == "", x.ready[alias] && !ready:
 		return
-	}
-	if other, taken := x.byAlias[alias]; taken && other != position {
+	case taken && other != position && x.ready[alias] == ready:
 		position = ambiguous
 	}
-	x.byAlias[alias] = position
+	x.byAlias[alias], x.ready[alias] = position, ready
 }
 
 // Match returns the position of the Node with value as its name. Otherwise it returns that of the only Node with that host name,
 // address or AWS instance.
 //   - A port is ignored: "10.0.0.1:9100", "[fd00::1]:9100".
 //   - IP addresses are compared by meaning, and host names without case.
-//   - A value of two Nodes matches neither, unless it is the name of one.
+//   - A value of two Nodes matches neither, unless it is the name of one, or one alone is ready.
 func (x *NodeIndex) Match(value string) (position int, ok bool) {
 	if position, ok := x.byName[value]; ok {
 		return position, true

@@ -121,3 +121,23 @@ func TestNodeIndex_Empty(t *testing.T) {
 		t.Errorf("matched %d", got)
 	}
 }
+
+// An address that a new Node has taken over from one that is gone is the new one's.
+func TestNodeIndex_ReadyNodeWins(t *testing.T) {
+	ready := func(name, address string) *corev1.Node {
+		n := node(name, address)
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		return n
+	}
+	for _, nodes := range [][]*corev1.Node{
+		{node("gone", "10.0.0.1"), ready("new", "10.0.0.1"), node("older", "10.0.0.1")}, {ready("new", "10.0.0.1"), node("gone", "10.0.0.1")},
+	} {
+		if i, ok := NewNodeIndex(nodes).Match("10.0.0.1:9100"); !ok || nodes[i].Name != "new" {
+			t.Errorf("matches %d (%v), want the ready Node", i, ok)
+		}
+	}
+	both := []*corev1.Node{ready("a", "10.0.0.1"), ready("b", "10.0.0.1"), node("gone", "10.0.0.1")}
+	if i, ok := NewNodeIndex(both).Match("10.0.0.1"); ok {
+		t.Errorf("matches %d, want none of two ready Nodes", i)
+	}
+}

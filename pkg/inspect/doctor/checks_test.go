@@ -198,6 +198,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.tls":             func(s *sourceFacts) { s.Spec.MetricProvider.InsecureSkipVerify = true },
 		"source.answers":         fails(errors.New("quota")),
 		"source.selector":        func(s *sourceFacts) { s.Spec.MetricProvider.Selector = "" },
+		"source.partial":         func(s *sourceFacts) { s.diagnosis.Queries[0].Partial = errors.New("a store is down") },
 		"source.duration":        func(s *sourceFacts) { s.Took = time.Minute },
 		"source.examined":        func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
 		"source.dialect":         func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n1", "n2"} },

@@ -184,6 +184,9 @@ func (s *sourceFacts) checkDialect() []Result {
 	if d.Dialect != "" || d.Undetected != nil {
 		name = "dialect " + string(cmp.Or(d.Dialect, promql.Auto))
 	}
+	for _, further := range sortedKeys(d.Further) {
+		name += fmt.Sprintf(", and of %s by dialect %s", text.FirstN(d.Further[further]), further)
+	}
 	tried := ""
 	for _, t := range d.Tried {
 		tried += fmt.Sprintf("%s%s (%s)", before, t.Dialect, text.Excerpt(t.Err.Error()))
@@ -193,6 +196,14 @@ func (s *sourceFacts) checkDialect() []Result {
 		return Fail(s.adviseMissing(), "%s: no node has load%s", name, tried)
 	}
 	return Fine("load is read by %s%s", name, tried)
+}
+
+// checkPartial shows the words of a server that answers without a part of its data.
+func (s *sourceFacts) checkPartial() []Result {
+	if err := s.diagnosis.Partial(); err != nil {
+		return Warn(Advise("Nodes of that part keep their last load until it expires. Let the server reach all of its stores."), "%v", err)
+	}
+	return Fine("no answer says that it lacks data")
 }
 
 // checkQueries finds means and quantiles without a value, while others have one.
@@ -380,8 +391,8 @@ func (s *sourceFacts) adviseScrape() []Advice {
 			"In %s, correct the selector %s, unless your exporter has these labels. See the labels of all targets:",
 			s.Configuration.Origin, text.Excerpt(selector))
 	}
-	return s.AdviseRun(s.queryCommand(promql.Down),
-		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
+	return s.AdviseRun(s.queryCommand("group by (instance, job) (up)"),
+		"The cause is not known. Compare these nodes with the targets that Prometheus scrapes:")
 }
 
 // adviseMissing advises what probably gives nodes their load.
@@ -392,6 +403,12 @@ func (s *sourceFacts) adviseMissing() []Advice {
 			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
 			strings.Join(x.Down, ", "))
 	}
+	if len(x.Labels) > 0 {
+		best := x.Labels[0]
+		all := text.Each(append(slices.Clone(provider.NodeLabels), best.Label), strconv.Quote)
+		return s.adviseEdit("metricProvider:\n  nodeLabels: ["+strings.Join(all, ", ")+"]\n", "add it to nodeLabels:",
+			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
+	}
 	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
 	if i := slices.IndexFunc(s.diagnosis.Queries, isEmpty); i >= 0 {
 		return s.AdviseRun(s.queryCommand(s.diagnosis.Queries[i].PromQL),
@@ -399,11 +416,6 @@ func (s *sourceFacts) adviseMissing() []Advice {
 	}
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
 	switch {
-	case len(x.Labels) > 0:
-		best := x.Labels[0]
-		all := text.Each(append(slices.Clone(provider.NodeLabels), best.Label), strconv.Quote)
-		return s.adviseEdit("metricProvider:\n  nodeLabels: ["+strings.Join(all, ", ")+"]\n", "add it to nodeLabels:",
-			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
 	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
 		return s.adviseEdit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
 			"There are series of dialect %s.", x.Dialects[0])
@@ -448,16 +460,14 @@ func (s *sourceFacts) checkCapacity() []Result {
 const samplesPerWindow = 5
 
 func (s *sourceFacts) checkScrape() []Result {
-	window, all, node := s.windows[0], s.examination.Sampling, ""
-	for _, name := range sortedKeys(all) {
-		if all[name].Interval > all[node].Interval {
-			node = name
-		}
-	}
-	interval := all[node].Interval
-	if interval == 0 {
+	window, all := s.windows[0], s.examination.Sampling
+	sampled := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Interval == 0 })
+	if len(sampled) == 0 {
 		return nil
 	}
+	slices.SortStableFunc(sampled, func(a, b string) int { return cmp.Compare(all[a].Interval, all[b].Interval) })
+	node := sampled[len(sampled)/2]
+	interval := all[node].Interval
 	message := fmt.Sprintf("nodes are measured every %s (%s), over a window of %s", rounded(interval), node, window)
 	if interval <= window/samplesPerWindow+time.Second/2 {
 		return Fine("%s", message)

@@ -100,6 +100,7 @@ func sourceChecks() []Check[*sourceFacts] {
 		{"source.duration", answered, (*sourceFacts).checkDuration},
 		{"source.examined", prometheus, (*sourceFacts).checkExamined},
 		{"source.dialect", prometheusLoad, (*sourceFacts).checkDialect},
+		{"source.partial", prometheus, (*sourceFacts).checkPartial},
 		{"source.selector", prometheusLoad, (*sourceFacts).checkSelector},
 		{"source.queries", prometheus, (*sourceFacts).checkQueries},
 		{"source.metrics", prometheus, (*sourceFacts).checkNodeMetrics},

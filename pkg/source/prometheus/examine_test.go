@@ -281,6 +281,7 @@ func TestDiagnosis(t *testing.T) {
 			{
 				Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Reading: promql.Reading{Dialect: promql.Kubelet}}, Series: 1,
 				Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"},
+				Partial: textError("a part of the data is missing: partial"),
 			},
 			{
 				Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Reading: promql.Reading{Dialect: promql.Kubelet}},

@@ -164,7 +164,7 @@ func (s *PodSource) read(ctx context.Context, query string, bounds response.Boun
 	err := s.query(ctx, query, time.Time{}, bounds, func(series *podSeries) {
 		all = append(all, podUsage{series.Metric, series.Value.Value})
 	})
-	if err = allowPartial(err); err != nil {
+	if err = s.allowPartial(err); err != nil {
 		return err
 	}
 	for i := range all {
@@ -262,34 +262,25 @@ func seriesBounds(count int) response.Bounds {
 	return response.Bounds{Bytes: series * seriesBytes, Series: series}
 }
 
-// errPartial is the error of an answer that lacks data. All of its series were visited.
-var errPartial = errors.New("a part of the data is missing")
-
-// allowPartial drops an errPartial. Of the present, some values are better than none: the next ones come soon.
-func allowPartial(err error) error {
-	if errors.Is(err, errPartial) {
-		return nil
+// allowPartial drops a *response.PartialError, whose series were visited, and counts it. Of the present, some values are better than
+// none: the next ones come soon.
+func (s *PodSource) allowPartial(err error) error {
+	if _, partial := errors.AsType[*response.PartialError](err); !partial {
+		return err
 	}
-	return err
+	s.rejected.Add(source.Rejected{load.PartialResponse: 1})
+	return nil
 }
-
-// isAboutPromQL reports whether a warning is about an expression, as Prometheus' annotations are. Other warnings are about data
-// that cannot be read, such as of a store of Thanos.
-func isAboutPromQL(warning string) bool { return strings.HasPrefix(warning, "PromQL ") }
 
 // query evaluates a query and passes each series to visit. A zero time is the server's present one.
 func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
 	reset := func(labels *podLabels) { *labels = podLabels{} }
 	answer, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
 	s.rejected.Add(answer.Rejected)
-	warnings := answer.Warnings
-	if len(warnings) > 0 {
-		klog.FromContext(ctx).V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(warnings))
+	if len(answer.Warnings) > 0 {
+		klog.FromContext(ctx).V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(answer.Warnings))
 	}
-	if partial := slices.DeleteFunc(warnings, isAboutPromQL); err == nil && len(partial) > 0 {
-		return fmt.Errorf("%w: %s", errPartial, text.FirstN(partial))
-	}
-	return err
+	return cmp.Or(err, answer.Partial())
 }
 
 // count counts the pods of a family. Of a namespace at most its running pods count: series of pods that do not exist
@@ -308,14 +299,14 @@ func (s *PodSource) count(ctx context.Context, f *promql.PodFamily, running map[
 // countFamily counts the pods of a family, by groups of namespaces if Prometheus refuses to count all at once.
 func (s *PodSource) countFamily(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
 	pods, err = s.count(ctx, f, running)
-	err = allowPartial(err)
+	err = s.allowPartial(err)
 	if !response.IsTooMuch(err) || source.IsTooLarge(err) || len(running) == 0 {
 		return pods, err
 	}
 	pods = 0
 	_, err = apart(running, func(shard []string, _ int) error {
 		count, err := s.count(ctx, f.In(shard), running)
-		if err = allowPartial(err); err == nil {
+		if err = s.allowPartial(err); err == nil {
 			pods += count
 		}
 		return err

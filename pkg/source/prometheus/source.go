@@ -150,6 +150,14 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 
 	results := slices.Concat(loads, metrics)
 	d := diagnosis.Diagnosis{Endpoint: s.client.Endpoint(), Dialect: s.dialect, Tried: s.tried, Undetected: undetected}
+	for i, dialect := range dialectsOf(loads, qr.Matcher) {
+		if dialect != "" && dialect != s.dialect {
+			if d.Further == nil {
+				d.Further = map[promql.Dialect][]string{}
+			}
+			d.Further[dialect] = append(d.Further[dialect], qr.Matcher.Nodes[i].Name)
+		}
+	}
 	s.diagnosis = diagnosis.New(d, qr.Matcher, results, measures, s.timeout)
 	wanted := promql.Mean
 	if !measures {
@@ -158,6 +166,9 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher), Rejected: source.Rejected{}}
 	for _, r := range results {
 		batch.Rejected.Add(r.Rejected)
+		if r.Partial != nil {
+			batch.Rejected.Add(source.Rejected{load.PartialResponse: 1})
+		}
 	}
 	batch.Contested = s.diagnosis.Contested
 	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {

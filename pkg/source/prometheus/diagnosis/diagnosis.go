@@ -27,6 +27,8 @@ type Diagnosis struct {
 	Endpoint string
 	// Dialect is the dialect in use; empty while Auto has found none.
 	Dialect promql.Dialect
+	// Further are the nodes that other dialects measure, by dialect.
+	Further map[promql.Dialect][]string
 	// Tried are the dialects that Auto passed over when it last looked for one, in the order of trial.
 	Tried []Tried
 	// Undetected is an *UndetectedError or a failed query; nil if Auto found a dialect or did not look for one.
@@ -63,6 +65,8 @@ type QueryDiagnosis struct {
 	Err error
 	// Warnings are the server's warnings.
 	Warnings []string
+	// Partial says what data the response lacks, in the server's words; nil if it lacks none.
+	Partial error
 }
 
 // Tried is a dialect that Auto tried and passed over.
@@ -136,7 +140,7 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 }
 
 func diagnose(r *response.Result, m *response.Matcher) QueryDiagnosis {
-	q := QueryDiagnosis{Query: *r.Query, Series: r.Series, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings}
+	q := QueryDiagnosis{Query: *r.Query, Series: r.Series, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings, Partial: r.Partial}
 	for i, v := range r.Values {
 		if v.Known && (q.HighestNode == "" && !math.IsNaN(v.Value) || v.Value > q.Highest) {
 			q.Highest, q.HighestNode = v.Value, m.Nodes[i].Name
@@ -235,6 +239,16 @@ func (d *Diagnosis) failing() (queries []string, first error) {
 		}
 	}
 	return queries, first
+}
+
+// Partial says what data the answers lack, in the server's words; nil if they lack none.
+func (d *Diagnosis) Partial() error {
+	for i := range d.Queries {
+		if err := d.Queries[i].Partial; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *Diagnosis) warnings() []string {

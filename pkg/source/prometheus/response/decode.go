@@ -100,6 +100,23 @@ type Answer struct {
 	Rejected source.Rejected
 }
 
+// PartialError says that a response lacks data, in the server's words.
+type PartialError struct{ Words []string }
+
+func (e *PartialError) Error() string {
+	return "a part of the data is missing: " + text.FirstN(e.Words)
+}
+
+// Partial returns a *PartialError if the response lacks data, such as of a store of Thanos. Prometheus' annotations of an expression
+// do not say so.
+func (a *Answer) Partial() error {
+	missing := slices.DeleteFunc(slices.Clone(a.Warnings), func(warning string) bool { return strings.HasPrefix(warning, "PromQL ") })
+	if len(missing) == 0 {
+		return nil
+	}
+	return &PartialError{Words: missing}
+}
+
 // numbers checks all numbers of a response: this is the only place where numbers of a Prometheus enter.
 type numbers struct {
 	signed   bool

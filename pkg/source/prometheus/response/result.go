@@ -71,6 +71,8 @@ type Result struct {
 	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
 	Unmatched map[string]struct{}
 	Warnings  []string
+	// Partial is a *PartialError if the response lacks data; otherwise nil.
+	Partial error
 	// Rejected counts the numbers that were not used.
 	Rejected source.Rejected
 }
@@ -225,7 +227,7 @@ func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	if err != nil {
 		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}
-	r.Warnings, r.Received = answer.Warnings, qr.Clock.Now()
+	r.Warnings, r.Received, r.Partial = answer.Warnings, qr.Clock.Now(), answer.Partial()
 	r.Rejected.Add(answer.Rejected)
 	r.settle(c.all, qr.Matcher.excerpt)
 	return r
