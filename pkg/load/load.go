@@ -47,7 +47,7 @@ type Stat struct {
 	Mean float64
 	// StdDev is NaN if only the mean was measured.
 	StdDev float64
-	// Span is what was really measured, if it differs from Sample.Window; otherwise 0.
+	// Span is what was really measured, if it differs from Sample.Window; otherwise 0. A momentary sample may be a mean over it.
 	Span time.Duration
 	// Known reports whether Mean was measured.
 	Known bool

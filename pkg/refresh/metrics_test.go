@@ -241,6 +241,23 @@ func TestMoments_StoreASampleOnce(t *testing.T) {
 	}
 }
 
+// A moment that is itself a mean reaches back by its span: what began within the last minute is not measured for all of it.
+func TestMoments_OfAMeanReachBack(t *testing.T) {
+	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
+	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(metrics.NewKubeRegistry()))
+	w.Register(load.Requirements{Windows: []time.Duration{window}, RefreshInterval: trust.RefreshInterval}, trust)
+	for i, want := range []time.Duration{time.Minute, time.Minute + 15*time.Second} {
+		mean := known(0.5)
+		mean.Span = time.Minute
+		src.respond(load.Sample{Node: "a", End: start.Add(time.Duration(i) * 15 * time.Second), Stats: load.Stats{load.CPU: mean}})
+		clock.SetTime(start.Add(time.Duration(i) * 15 * time.Second))
+		check.OK(t, w.Refresh(t.Context()))
+		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].Window; got != want {
+			t.Errorf("refresh %d: measured over %v, want %v", i, got, want)
+		}
+	}
+}
+
 func TestMoments_MissingResourceIsNotKnown(t *testing.T) {
 	var m moments
 	m.add(start, load.Stats{known(0.5), known(0.25)}, window, window)

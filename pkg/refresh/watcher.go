@@ -322,6 +322,7 @@ func (w *Watcher) store(s *load.Sample, requirements load.Requirements, maxAge t
 			stat, span := stats[r], s.Window
 			if s.Window == 0 {
 				stat, span = h.moments.over(window, r)
+				span += stats[r].Span // the first moment may be a mean too
 			}
 			kept.resources[r].store(stat, span, end, maxAge)
 		}

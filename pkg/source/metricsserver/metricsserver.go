@@ -97,7 +97,7 @@ func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 // Name implements source.Source.
 func (s *Source) Name() string { return "KubernetesMetricsServer" }
 
-// Fetch reads all nodes once and returns one sample per node, for the present moment: the API has no windows.
+// Fetch reads all nodes once and returns one sample per node, for the present moment, with the span that the API states of cpu.
 //   - A resource without usage or capacity is unknown. A node without a known resource has no sample.
 //   - An object is unmatched without a node of its name, or if another object has the same name.
 //
@@ -163,7 +163,22 @@ type nodeMetrics struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Timestamp metav1.Time                              `json:"timestamp"`
+	Window    window                                   `json:"window"`
 	Usage     map[corev1.ResourceName]quantity.Bounded `json:"usage"`
+}
+
+// window is the time over which usage of cpu is a mean, which ends at the timestamp: 15 s with metrics-server, minutes with some
+// adapters.
+type window string
+
+// duration returns 0 if the window cannot be that of a mean.
+func (w window) duration() time.Duration {
+	const longest = time.Hour
+	d, err := time.ParseDuration(string(w))
+	if err != nil || d < 0 || d > longest {
+		return 0
+	}
+	return d
 }
 
 type result struct {
@@ -195,6 +210,9 @@ func (r *result) add(object *nodeMetrics) {
 	capacity := load.CapacityOf(node).Amounts
 	for i := range load.ResourceCount {
 		sample.Stats[i] = utilization(i, object.Usage, capacity[i])
+	}
+	if cpu := &sample.Stats[load.CPU]; cpu.Known {
+		cpu.Span = object.Window.duration()
 	}
 	if sample.Stats.Known() {
 		r.samples = append(r.samples, sample)
@@ -241,7 +259,7 @@ func explain(err error, resource string, timeout time.Duration, count int) error
 // podTimeout bounds the reading of all pods, of which there are many more than nodes.
 const podTimeout = 2 * time.Minute
 
-// PodSource reads the present usage of pods from the resource metrics API. A value covers about 15 seconds.
+// PodSource reads the present usage of pods from the resource metrics API.
 type PodSource struct{ client rest.Interface }
 
 var _ source.PodSource = &PodSource{}
@@ -266,7 +284,11 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 	err := readItems(ctx, s.client, "pods", pods, func(object *podMetrics) {
 		for r := range load.ResourceCount {
 			if usage, ok := object.usage(r); ok {
-				visit(&source.PodUsage{Namespace: object.Metadata.Namespace, Pod: object.Metadata.Name, Resource: r, Usage: usage})
+				u := source.PodUsage{Namespace: object.Metadata.Namespace, Pod: object.Metadata.Name, Resource: r, Usage: usage}
+				if r == load.CPU {
+					u.Window = object.Window.duration()
+				}
+				visit(&u)
 			}
 		}
 	})
@@ -284,6 +306,7 @@ type podMetrics struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"metadata"`
+	Window     window `json:"window"`
 	Containers []struct {
 		Usage map[corev1.ResourceName]quantity.Bounded `json:"usage"`
 	} `json:"containers"`

@@ -53,10 +53,12 @@ func node(name string, capacity corev1.ResourceList) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")}}
 }
 
+const statedWindow = 20 * time.Second
+
 func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics {
 	return metricsv1beta1.NodeMetrics{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Timestamp: metav1.NewTime(end),
-		Window: metav1.Duration{Duration: 20 * time.Second}, Usage: usage,
+		Window: metav1.Duration{Duration: statedWindow}, Usage: usage,
 	}
 }
 
@@ -97,6 +99,11 @@ func configWith(t *testing.T, items []metricsv1beta1.NodeMetrics) *rest.Config {
 // known is a mean whose deviation is not known.
 func known(mean float64) load.Stat { return load.Stat{Mean: mean, StdDev: math.NaN(), Known: true} }
 
+// ofCPU has the span that metrics states.
+func ofCPU(mean float64) load.Stat {
+	return load.Stat{Mean: mean, StdDev: math.NaN(), Known: true, Span: statedWindow}
+}
+
 func TestFetch(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -111,19 +118,19 @@ func TestFetch(t *testing.T) {
 			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi")), node("n2", list("cpu", "4", "memory", "8Gi"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2", "memory", "4Gi")), metrics("n2", list("cpu", "500m", "memory", "1Gi"))},
 			want: source.Batch{Samples: []load.Sample{
-				{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.25)}},   // 2 of 8, 4 of 16
-				{Node: "n2", End: end, Stats: load.Stats{load.CPU: known(0.125), load.Memory: known(0.125)}}, // 0.5 of 4, 1 of 8
+				{Node: "n1", End: end, Stats: load.Stats{load.CPU: ofCPU(0.25), load.Memory: known(0.25)}},   // 2 of 8, 4 of 16
+				{Node: "n2", End: end, Stats: load.Stats{load.CPU: ofCPU(0.125), load.Memory: known(0.125)}}, // 0.5 of 4, 1 of 8
 			}},
 		},
 		{
 			name: "usage in nanocores is exact, and may exceed the capacity", nodes: []*corev1.Node{node("n1", list("cpu", "2", "memory", "1Ki"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "1500000000n", "memory", "2048"))},
-			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(2)}}}},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: ofCPU(0.75), load.Memory: known(2)}}}},
 		},
 		{
 			name: "an idle node is known to be idle", nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "0", "memory", "8Gi"))},
-			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}}},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: ofCPU(0), load.Memory: known(0.5)}}}},
 		},
 		{
 			name:  "a resource without usage or capacity is not known, a node without either has no sample",
@@ -133,7 +140,7 @@ func TestFetch(t *testing.T) {
 				metrics("n3", list("cpu", "2", "memory", "8Gi")), metrics("n4", list("cpu", "2", "memory", "8Gi")),
 			},
 			want: source.Batch{Samples: []load.Sample{
-				{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}},
+				{Node: "n1", End: end, Stats: load.Stats{load.CPU: ofCPU(0.25)}},
 				{Node: "n2", End: end, Stats: load.Stats{load.Memory: known(0.25)}},
 				{Node: "n3", End: end, Stats: load.Stats{load.Memory: known(0.5)}},
 			}},
@@ -144,7 +151,7 @@ func TestFetch(t *testing.T) {
 				metrics("x6", nil), metrics("x5", nil), metrics("x4", nil), metrics("x3", nil), metrics("x2", nil), metrics("x1", nil),
 				metrics("n1", list("cpu", "2")),
 			},
-			want: source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}}}, UnmatchedCount: 6},
+			want: source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: ofCPU(0.25)}}}, UnmatchedCount: 6},
 			log:  `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 	}

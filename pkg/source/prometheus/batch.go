@@ -66,6 +66,7 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 		all = append(all, load.Quantile{Window: window})
 	}
 	all = append(all, quantiles...)
+	server := serverTime(results)
 	samples := make([]load.Sample, 0, len(all)*len(m.Nodes))
 	newest := response.Find(results, promql.NewestSample)
 	contested := map[int]bool{}
@@ -77,7 +78,7 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 	dialects := dialectsOf(results, m)
 	for _, q := range all {
 		s := statisticsOf(results, q)
-		s.dialects = dialects
+		s.dialects, s.end = dialects, earliest(s.end, server...)
 		for i, node := range m.Nodes {
 			if contested[i] {
 				continue
@@ -127,14 +128,23 @@ func earliest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
+// serverTime returns the time for which the server evaluated the queries, if it was asked for.
+func serverTime(results []*response.Result) []time.Time {
+	if r := response.Find(results, promql.ServerTime); r != nil && !r.Evaluated.IsZero() {
+		return []time.Time{r.Evaluated}
+	}
+	return nil
+}
+
 func metricsOf(results []*response.Result, m *response.Matcher) []source.MetricValues {
 	var metrics []source.MetricValues
+	server := serverTime(results)
 	for _, r := range results {
 		if r.Nodes == 0 {
 			continue
 		}
 		values := source.MetricValues{
-			Metric: r.Query.PromQL, End: earliest(r.Evaluated, r.Received), Values: make(map[string]float64, r.Nodes),
+			Metric: r.Query.PromQL, End: earliest(earliest(r.Evaluated, r.Received), server...), Values: make(map[string]float64, r.Nodes),
 		}
 		for i, v := range r.Values {
 			if v.Known {
@@ -154,7 +164,7 @@ func failureOf(results []*response.Result, kind promql.Kind, endpoint string, un
 	}
 	for _, r := range results {
 		switch {
-		case r.Query.Kind == promql.NewestSample:
+		case r.Query.Kind == promql.NewestSample, r.Query.Kind == promql.ServerTime:
 		case r.Err != nil:
 			failed = append(failed, r.Err)
 		case r.Query.Kind == promql.StdDev:

@@ -423,7 +423,7 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
-			srv.newest = vector(element{`"node":"w1"`, "1699999980"})
+			srv.newest, srv.behind = vector(element{`"node":"w1"`, "1699999980"}), 30 // as VictoriaMetrics
 			s := newTestSource(t,
 				Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
 				newNode("w1", "10.0.0.1"))
@@ -431,7 +431,7 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 			newest := slices.DeleteFunc(srv.asked(), func(promql string) bool { return !isNewestSample(promql) })
 			want, wantEnd := []string{tt.want}, evaluationTime().Add(-20*time.Second)
 			if tt.want == "" {
-				want, wantEnd = nil, evaluationTime()
+				want, wantEnd = nil, evaluationTime().Add(-30*time.Second)
 			}
 			if !slices.Equal(newest, want) {
 				t.Errorf("asked %q for the newest samples, want %q", newest, want)

@@ -141,7 +141,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	var undetected error
 	// Concurrently, so that a hanging query for one takes no time from the other.
 	var wait source.Group
-	wait.Go(func() { metrics = qr.RunAll(ctx, promql.NodeMetrics(request.Metrics)) })
+	wait.Go(func() { metrics = qr.RunAll(ctx, s.planner.NodeMetrics(request.Metrics)) })
 	if measures {
 		loads, undetected = s.measure(ctx, qr, windows, quantiles)
 		s.choose(loads, qr.Matcher)
@@ -164,6 +164,9 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 		wanted = promql.NodeMetric
 	}
 	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher), Rejected: source.Rejected{}}
+	if !s.planner.NeedsDialect() {
+		loads = slices.Concat(metrics, loads) // the time of the server dates them
+	}
 	for _, r := range results {
 		batch.Rejected.Add(r.Rejected)
 		if r.Partial != nil {

@@ -112,6 +112,9 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 	unmatched := map[string]struct{}{}
 	measured := make([]bool, len(m.Nodes))
 	for _, r := range results {
+		if r.Query.Kind == promql.ServerTime {
+			continue
+		}
 		d.Queries = append(d.Queries, diagnose(r, m))
 		for _, c := range r.Contested {
 			if r.Query.Kind == promql.Mean {

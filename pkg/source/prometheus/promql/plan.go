@@ -24,6 +24,8 @@ const (
 	NewestSample
 	// NodeMetric is the value of an expression for NodeMetrics.
 	NodeMetric
+	// ServerTime is the time for which the server evaluates queries. VictoriaMetrics stamps values of thirty seconds ago with now.
+	ServerTime
 )
 
 // Query is one instant query.
@@ -76,6 +78,8 @@ func (q Query) String() string {
 	switch q.Kind {
 	case NodeMetric:
 		return fmt.Sprintf("metric %q", text.Excerpt(q.PromQL))
+	case ServerTime:
+		return "time of the server"
 	case NewestSample:
 		return fmt.Sprintf("time of the newest sample of %s (%s)", q.Resource, q.origin())
 	case StdDev:
@@ -284,11 +288,14 @@ func (p *Planner) ByCluster(d Dialect) string {
 // Down is the query for the targets that cannot be scraped.
 const Down = "up == 0"
 
-// NodeMetrics returns the queries for NodeMetrics' expressions.
-func NodeMetrics(expressions []string) []Query {
-	queries := make([]Query, len(expressions))
-	for i, expression := range expressions {
-		queries[i] = Query{Kind: NodeMetric, PromQL: expression}
+// NodeMetrics returns the queries for NodeMetrics' expressions. Nothing else dates their values, or those of custom queries that have
+// no newest samples, than the server's time: its query is the first.
+func (p *Planner) NodeMetrics(expressions []string) (queries []Query) {
+	if len(expressions) > 0 || !p.NeedsDialect() && len(p.newestSample(nil, time.Minute)) == 0 {
+		queries = append(queries, Query{Kind: ServerTime, PromQL: "vector(time())"})
+	}
+	for _, expression := range expressions {
+		queries = append(queries, Query{Kind: NodeMetric, PromQL: expression})
 	}
 	return queries
 }

@@ -223,7 +223,11 @@ func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{sets: map[TargetSet]*TargetSet{}}
 	bounds := NodeBounds(nodes * (1 + len(q.Others)))
 	bounds.Signed = q.Kind == promql.NodeMetric
-	answer, err := qr.Client.Query(ctx, q.PromQL, bounds, func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) })
+	visit := func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) }
+	if q.Kind == promql.ServerTime {
+		visit = func(s *Series[map[string]string]) { r.Evaluated, _ = promql.Time(s.Value.Value) }
+	}
+	answer, err := qr.Client.Query(ctx, q.PromQL, bounds, visit)
 	if err != nil {
 		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}
