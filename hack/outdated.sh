@@ -4,9 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for module in . test/cluster/parts/* hack/release hack/tools/*; do
+for module in . test/{cluster,servers}/parts/* hack/release hack/tools/*; do
 	(
 		cd "$module"
+		if [[ $module == test/servers/* ]]; then export GOTOOLCHAIN=auto; fi # some need a newer Go
 		# Skip replaced modules: the version of Kubernetes sets those of its staging modules.
 		mapfile -t direct < <(
 			{

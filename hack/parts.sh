@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds the programs of tests that are missing or out of date, and prints their folder: bin, or bin/1.35 with KUBERNETES=1.35.
-# Arguments name the programs; the default is all. Several processes may run this script at once.
+# Arguments name the programs; the default is all but those of make servers. Several processes may run this script at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOWORK=off GOOS='' GOARCH='' # settings of the developer must not change what is built
 
 own="kube-scheduler kube-scheduler-race load-watcher rebalancer kubectl-plimsoll"
 all="etcd kube-apiserver kubectl kwok prometheus promtool metrics-server helm stock-kube-scheduler $own"
+servers="victoria-metrics thanos otelcol"
 
 # version MODULE FILE: prints the version of a module that a go.mod pins.
 version() { awk -v module="$1" '$1 == "require" {$1 = ""; $0 = $0} $1 == module {print $2; exit}' "$2"; }
@@ -28,7 +29,7 @@ linked+=" -X k8s.io/component-base/version.gitMajor=$major -X k8s.io/component-b
 
 # describe PROGRAM: sets what to build. folder has the go.mod that pins the program's module, which is empty for this repository.
 describe() {
-	module='' folder=. flags=() cgo=0
+	module='' folder=. flags=() cgo=0 toolchain=${GOTOOLCHAIN:-}
 	case $1 in
 	etcd) module=go.etcd.io/etcd/server/v3 package=$module ;;
 	helm) module=helm.sh/helm/v4 package=$module/cmd/helm folder=hack/tools/helm ;;
@@ -36,6 +37,13 @@ describe() {
 	prometheus | promtool) # with only the service discovery that a cluster uses, which halves the time of the build
 		module=github.com/prometheus/prometheus package=$module/cmd/$1 folder=test/cluster/parts/prometheus
 		flags=(-tags=remove_all_sd,enable_http_sd) ;;
+	victoria-metrics | thanos | otelcol) # their go.mod says which Go they need
+		folder=test/servers/parts/$1 toolchain=auto
+		case $1 in
+		victoria-metrics) module=github.com/VictoriaMetrics/VictoriaMetrics package=$module/app/$1 ;;
+		thanos) module=github.com/thanos-io/thanos package=$module/cmd/$1 flags=(-tags=slicelabels) ;;
+		otelcol) module=go.opentelemetry.io/collector/otelcol package=. ;;
+		esac ;;
 	kube-apiserver | kubectl | stock-kube-scheduler)
 		module=k8s.io/kubernetes package=$module/cmd/${1#stock-} flags=("-ldflags=$linked") ;;
 	*)
@@ -47,7 +55,9 @@ describe() {
 # stamp: prints what a program of another module is built from. Its libraries may change while its version stays.
 stamp() {
 	local libraries=
-	if [[ $folder != . ]]; then libraries=" of go.mod $(sha256sum <"$folder/go.mod" | cut -d ' ' -f 1)"; fi
+	if [[ $folder != . ]]; then
+		libraries=" of go.mod $(find "$folder" -name go.mod -o -name '*.go' | sort | xargs cat | sha256sum | cut -d ' ' -f 1)"
+	fi
 	printf '%s\n' "package $package" "version $1$libraries" "platform $platform" "${flags[@]/#/flag }"
 }
 
@@ -69,8 +79,8 @@ build() {
 	fi
 	printf 'building %s ... ' "$1${pinned:+ $pinned}" >&2
 	# go build renames files within one file system only. With the flags of the Makefile, which compiles the same packages.
-	output=$(env -C "$folder" CGO_ENABLED=$cgo GOTMPDIR="$scratch" go build "${minor_flags[@]}" -trimpath -gcflags=all=-dwarf=false \
-		-o "$program" "${flags[@]}" "$package" 2>&1) || {
+	output=$(env -C "$folder" CGO_ENABLED=$cgo GOTMPDIR="$scratch" GOTOOLCHAIN="$toolchain" go build "${minor_flags[@]}" -trimpath \
+		-gcflags=all=-dwarf=false -o "$program" "${flags[@]}" "$package" 2>&1) || {
 		printf 'failed\n%s\n' "$output" >&2
 		exit 1
 	}
@@ -79,8 +89,8 @@ build() {
 }
 
 for program; do
-	if [[ " $all " != *" $program "* ]]; then
-		echo "hack/parts.sh: unknown program \"$program\"; the programs are $all" >&2
+	if [[ " $all $servers " != *" $program "* ]]; then
+		echo "hack/parts.sh: unknown program \"$program\"; the programs are $all $servers" >&2
 		exit 1
 	fi
 done
