@@ -68,7 +68,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality scale pictures recording outdated profile clean download
+.PHONY: help build check test fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality scale servers pictures recording outdated profile clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ quality: ## compare the plugins, and moves, with the stock scheduler and with on
 
 scale: ## move pods off hot nodes, of 1,000 nodes with 10,000 pods on a real control plane while pods arrive (ten minutes)
 	go test -v -tags scale -count 1 -timeout 20m -run TestRebalancer_Scale ./test/inspect
+
+servers: ## read the same nodes and pods from Prometheus, VictoriaMetrics, Thanos and an OpenTelemetry collector (fifteen minutes)
+	go test -v -tags servers -count 1 -timeout 45m ./test/servers
 
 lint: ## run the linters (PACKAGES="./pkg/load ./pkg/sim" for some packages)
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

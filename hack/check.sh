@@ -12,7 +12,7 @@ base=$(for branch in ${BASE:-origin/main main HEAD}; do git merge-base HEAD "$br
 git() { command git -c core.quotePath=off "$@"; }
 changed=$(git diff --no-renames --name-only "$base" && git ls-files --others --exclude-standard) # also deleted files
 module=$(go list -m)
-tags=quality,pictures,scale # those of .golangci.yml
+tags=quality,pictures,scale,servers # those of .golangci.yml
 
 # touches PATTERN: reports whether a changed file matches.
 touches() { grep -qE "$1" <<<"$changed"; }
