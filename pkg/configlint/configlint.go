@@ -52,11 +52,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 		return nil, nil, withFields(err, root)
 	}
 	completeFromEnvironment(cfg, options.Getenv)
-	var files validation.Files
-	if !options.FilesAreElsewhere {
-		files = validation.LocalFiles()
-	}
-	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
+	if err := validation.ValidatePluginConfigs(cfg, !options.FilesAreElsewhere); err != nil {
 		return nil, nil, err
 	}
 	if err := validateReplacements(cfg, options.LoadPlugins); err != nil {

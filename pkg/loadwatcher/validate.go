@@ -72,7 +72,7 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 		return os.Getenv(variable)
 	})
 	mistakes := append(mistakesIn(validation.ValidateLoadSpec(nil, &spec)),
-		mistakesIn(validation.ValidateCredentials(nil, &spec, validation.LocalFiles()))...)
+		mistakesIn(validation.ValidateCredentials(nil, &spec))...)
 	for _, window := range o.windows {
 		other := spec
 		other.Window.Duration = window

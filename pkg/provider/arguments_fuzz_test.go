@@ -102,7 +102,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		spec := config.LoadSpecOf(args)
 		if spec != nil { // DecisionRecord reads no load
-			if validation.ValidateCredentials(nil, spec, validation.LocalFiles()) != nil {
+			if validation.ValidateCredentials(nil, spec) != nil {
 				return
 			}
 			if _, err := sources.Open(t.Context(), cluster, *spec, sources.Account{}, clock.RealClock{}); err != nil {

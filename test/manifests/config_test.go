@@ -30,7 +30,7 @@ func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
 		t.Error(err)
 	}
-	if err := validation.ValidatePluginConfigs(c, validation.LocalFiles()); err != nil {
+	if err := validation.ValidatePluginConfigs(c, true); err != nil {
 		t.Error(err)
 	}
 	return c

@@ -287,7 +287,7 @@ func TestScheme_KnownConfigurationIsValid(t *testing.T) {
 	if err := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
 		t.Errorf("stock validation refuses it: %v", err)
 	}
-	if err := validation.ValidatePluginConfigs(cfg, validation.Files{}); err != nil {
+	if err := validation.ValidatePluginConfigs(cfg, false); err != nil {
 		t.Errorf("validation refuses it: %v", err)
 	}
 }
@@ -355,7 +355,7 @@ profiles:
   - name: LoadVariationRiskBalancing
     args: {window: 0s, refreshInterval: 0s, driftTolerance: 0, metricProvider: {timeout: 0s}}
 `)
-	err := validation.ValidatePluginConfigs(cfg, validation.Files{})
+	err := validation.ValidatePluginConfigs(cfg, false)
 	if err == nil {
 		t.Fatal("not refused")
 	}
@@ -432,7 +432,7 @@ func TestScheme_ReadsBackWrittenConfiguration(t *testing.T) {
 
 func TestScheme_RefusesPlaceholderOfWrittenToken(t *testing.T) {
 	again := mustLoad(t, loggedConfiguration(t, mustLoad(t, knownConfiguration)))
-	err := validation.ValidatePluginConfigs(again, validation.Files{})
+	err := validation.ValidatePluginConfigs(again, false)
 	check.Error(t, err, "profiles[0].pluginConfig[1].args.metricProvider.token: ", "put the token back")
 }
 

@@ -31,9 +31,8 @@ const (
 // ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a decoded configuration. It reports all
 // errors at once, with paths from the top of the file, such as `profiles[0].pluginConfig[1].args.targetUtilization`.
 //
-// With the zero Files, it checks no credentials. Pass it outside of the scheduler's pod: the pod's files and environment cannot be
-// read there.
-func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, files Files) error {
+// It checks credentials only withCredentials: outside of the scheduler's pod, the pod's files and environment cannot be read.
+func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, withCredentials bool) error {
 	profiles := 0
 	for i := range cfg.Profiles {
 		if slices.ContainsFunc(cfg.Profiles[i].PluginConfig, isOurs) {
@@ -57,8 +56,8 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 					pluginConfig.Name, pluginConfig.Args)))
 			}
 			errs = append(errs, ValidateArgs(path, pluginConfig.Args))
-			if spec != nil && files.Token != nil {
-				errs = append(errs, ValidateCredentials(path, spec, files))
+			if spec != nil && withCredentials {
+				errs = append(errs, ValidateCredentials(path, spec))
 			}
 		}
 	}

@@ -62,32 +62,24 @@ func (v validator) secret(name, what string, value config.Secret, file string) {
 	}
 }
 
-// Files reads the small files that a spec names.
-type Files struct {
-	Token, CA func(name string) ([]byte, error)
-}
-
-// LocalFiles reads the files where this program runs.
-func LocalFiles() Files { return Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA} }
-
 // ValidateCredentials validates the spec's credential files in the scheduler's pod, and the credentials of hosted services.
 // The environment may have completed the latter.
-func ValidateCredentials(path *field.Path, spec *config.LoadSpec, files Files) error {
+func ValidateCredentials(path *field.Path, spec *config.LoadSpec) error {
 	v, provider := at(path.Child("metricProvider")), &spec.MetricProvider
 	if spec.IsHosted() {
 		v.hostedCredentials(provider)
 	}
-	v.child("tokenFile").tokenFile(provider.TokenFile, "token", files)
-	v.child("applicationKeyFile").tokenFile(provider.ApplicationKeyFile, "application key", files)
-	v.child("caFile").authorities(provider.CAFile, files)
+	v.child("tokenFile").tokenFile(provider.TokenFile, "token")
+	v.child("applicationKeyFile").tokenFile(provider.ApplicationKeyFile, "application key")
+	v.child("caFile").authorities(provider.CAFile)
 	return v.errs.ToAggregate()
 }
 
-func (v validator) tokenFile(name, what string, files Files) {
+func (v validator) tokenFile(name, what string) {
 	if name == "" {
 		return
 	}
-	content, err := files.Token(name)
+	content, err := boundedfile.ReadToken(name)
 	v.check(err == nil, name,
 		"must be a readable file with the %s, but %v: mount the file or correct the path, or write it", what, cause(err))
 	// Files usually end with a line break, which is dropped before the token is sent.
@@ -95,11 +87,11 @@ func (v validator) tokenFile(name, what string, files Files) {
 }
 
 // authorities validates a file of PEM certificates.
-func (v validator) authorities(name string, files Files) {
+func (v validator) authorities(name string) {
 	if name == "" {
 		return
 	}
-	content, err := files.CA(name)
+	content, err := boundedfile.ReadCA(name)
 	v.check(err == nil, name, "must be a readable file with at least one PEM certificate, but %v: mount the file or correct the "+
 		"path, or name the bundle of the server certificate's authority", cause(err))
 	v.check(err != nil || x509.NewCertPool().AppendCertsFromPEM(content), name, "must hold at least one PEM certificate "+

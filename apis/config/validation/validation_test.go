@@ -412,7 +412,7 @@ func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
 		for _, plugin := range []string{"TargetLoadPacking", "LoadVariationRiskBalancing"} {
 			t.Run(nameOf(plugin, tt.args), func(t *testing.T) {
 				args := decoded(t, plugin, tt.args)
-				errs := []error{validation.ValidateArgs(path, args), validation.ValidateCredentials(path, config.LoadSpecOf(args), files)}
+				errs := []error{validation.ValidateArgs(path, args), validation.ValidateCredentials(path, config.LoadSpecOf(args))}
 				checkRefusals(t, utilerrors.Flatten(utilerrors.NewAggregate(errs)), tt.want)
 			})
 		}
@@ -586,8 +586,6 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 	})
 }
 
-var files = validation.LocalFiles()
-
 func newCertificate(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -634,8 +632,8 @@ func profiled(profiles ...[]kubeschedulerconfig.PluginConfig) *kubeschedulerconf
 func TestValidatePluginConfigs_Files(t *testing.T) {
 	for args, valid := range map[string]bool{"metricProvider: {caFile: /does/not/exist}": true, "targetUtilization: 150": false} {
 		c := profiled([]kubeschedulerconfig.PluginConfig{{Name: "TargetLoadPacking", Args: decoded(t, "TargetLoadPacking", args)}})
-		check.Error(t, validation.ValidatePluginConfigs(c, files), "profiles[0].pluginConfig[0].args."+strings.Trim(strings.Split(args, " ")[0], ":"))
-		if err := validation.ValidatePluginConfigs(c, validation.Files{}); (err == nil) != valid {
+		check.Error(t, validation.ValidatePluginConfigs(c, true), "profiles[0].pluginConfig[0].args."+strings.Trim(strings.Split(args, " ")[0], ":"))
+		if err := validation.ValidatePluginConfigs(c, false); (err == nil) != valid {
 			t.Errorf("%s: without the files of the scheduler's pod: %v, want it to be valid: %v", args, err, valid)
 		}
 	}
@@ -684,7 +682,7 @@ func TestValidatePluginConfigs(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := validation.ValidatePluginConfigs(profiled(tt.profiles...), files)
+			err := validation.ValidatePluginConfigs(profiled(tt.profiles...), true)
 			if len(tt.want) == 0 {
 				check.OK(t, err)
 				return

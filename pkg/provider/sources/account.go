@@ -62,7 +62,7 @@ var _ Access = Account{}
 func (a Account) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
-	if err := validation.ValidateCredentials(nil, &spec, validation.LocalFiles()); err != nil {
+	if err := validation.ValidateCredentials(nil, &spec); err != nil {
 		return "", cfg, err
 	}
 	if spec.IsHosted() {
