@@ -197,7 +197,10 @@ func TestDo_UnaskedText(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn) // until the client closes
 		_ = conn.Close()
 	})
-	for name, cfg := range map[string]Config{"with a token": {BearerToken: secret}, "without": {}} {
+	file := check.File(t, "config.yaml", "bearer_token: "+secret)
+	for name, cfg := range map[string]Config{
+		"with a token": {BearerToken: secret}, "with an HTTP configuration": {HTTPConfigFile: file}, "without": {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var logged bytes.Buffer
 			log.SetOutput(&logged)

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"time"
@@ -53,6 +54,8 @@ type Config struct {
 	ExtraCAFiles []string
 	// InsecureSkipVerify accepts any certificate.
 	InsecureSkipVerify bool
+	// HTTPConfigFile, unless empty, names a file of Prometheus' HTTP client configuration, in place of all settings above.
+	HTTPConfigFile string
 	// ServerName, unless empty, is the required name in the server's certificate, in place of the address' host.
 	ServerName string
 	// Transport, unless nil, sends the requests. The settings of certificates above then have no effect.
@@ -66,6 +69,9 @@ type Client struct {
 	client      *http.Client
 	base        *url.URL
 	credentials []*credential
+	secrets     secrets
+	// noRedirects passes redirects to the caller. signsIn keeps them within the server.
+	noRedirects, signsIn, hasConfigFile bool
 }
 
 // New returns a client of the server at an http(s) URL, which paths are appended to. It honors the proxy environment variables. It
@@ -76,14 +82,20 @@ func New(address string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the address: %w", err)
 	}
-	transport := cfg.Transport
-	if transport == nil {
-		if transport, err = newTransport(cfg); err != nil {
+	c := &Client{base: base, credentials: newCredentials(cfg), hasConfigFile: cfg.HTTPConfigFile != ""}
+	c.signsIn = len(c.credentials) > 0 || c.hasConfigFile
+	c.client = &http.Client{Transport: cfg.Transport, CheckRedirect: c.checkRedirect, Timeout: cfg.Timeout}
+	switch {
+	case cfg.Transport != nil:
+	case c.hasConfigFile:
+		if err := c.useConfigFile(cfg); err != nil {
+			return nil, fmt.Errorf("httpConfigFile %s: %w", cfg.HTTPConfigFile, err)
+		}
+	default:
+		if c.client.Transport, err = newTransport(cfg, !c.signsIn); err != nil {
 			return nil, err
 		}
 	}
-	c := &Client{base: base, credentials: newCredentials(cfg)}
-	c.client = &http.Client{Transport: transport, CheckRedirect: c.checkRedirect, Timeout: cfg.Timeout}
 	return c, nil
 }
 
@@ -129,6 +141,8 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	if err := c.authorize(req); err != nil {
 		return nil, c.Explain(&url.Error{Op: req.Method, URL: req.URL.String(), Err: err})
 	}
+	trace := httptrace.ClientTrace{WroteHeaderField: c.secrets.wroteHeader}
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &trace))
 	req.Header.Set("User-Agent", "plimsoll")
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.client.Do(req)
@@ -156,11 +170,13 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 
 func (c *Client) authorize(req *http.Request) error {
 	for _, t := range c.credentials {
-		value, err := t.current()
+		value, err := t.Read()
 		if err != nil {
 			return err
 		}
-		req.Header.Set(t.header, t.prefix+value)
+		if c.secrets.add(value); t.header != "" {
+			req.Header.Set(t.header, t.prefix+value)
+		}
 	}
 	return nil
 }
@@ -170,7 +186,10 @@ func (c *Client) CloseIdleConnections() { c.client.CloseIdleConnections() }
 
 // checkRedirect follows redirects as net/http does, except with credentials to another origin.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(c.credentials) > 0 && !SameOrigin(req.URL, via[0].URL) {
+	if c.noRedirects {
+		return http.ErrUseLastResponse
+	}
+	if c.signsIn && !SameOrigin(req.URL, via[0].URL) {
 		return &RedirectedError{req.URL, fmt.Errorf(
 			"redirected to %s://%s, where the credentials are not sent: set the address to where the service is",
 			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))}
@@ -200,10 +219,7 @@ func WithoutSecrets(u *url.URL) string {
 
 // Excerpt is text.Excerpt without the token and the key, which the debug pages of proxies repeat.
 func (c *Client) Excerpt(message string) string {
-	for _, t := range c.credentials {
-		message = t.hide(message)
-	}
-	return text.Excerpt(message)
+	return text.Excerpt(c.secrets.hide(message[:min(len(message), errorBodyBytes)]))
 }
 
 // Explain returns err as an Excerpt. It adds a hint at the setting to check, and removes credentials from the request's URL.
@@ -226,7 +242,7 @@ func (c *Client) Explain(err error) error {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case untrusted:
-		hint = " (set caFile to the PEM bundle of the authority that signed the certificate, " +
+		hint = " (set caFile, or ca_file in httpConfigFile, to the PEM bundle of the authority that signed the certificate, " +
 			"or insecureSkipVerify to true to accept any certificate)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		hint = fmt.Sprintf(" (no complete response within the timeout of %v)", c.client.Timeout)
@@ -251,7 +267,11 @@ type StatusError struct {
 // NewStatusError returns the error for a response. It reads the beginning of the body, and ignores failures.
 func (c *Client) NewStatusError(resp *http.Response) *StatusError {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBodyBytes))
-	return &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body)), Header: resp.Header}
+	e := &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body)), Header: resp.Header}
+	if c.hasConfigFile && (e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden) {
+		e.Hint = "the credentials in httpConfigFile are missing, wrong or expired, or have no permission"
+	}
+	return e
 }
 
 // Error names the status, the server's text, and the setting to check.

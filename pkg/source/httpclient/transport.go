@@ -1,84 +1,110 @@
 package httpclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/common/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpconfig"
 )
 
+// useConfigFile sets what follows from the HTTPConfigFile. The library reads the files that it names again when they change.
+func (c *Client) useConfigFile(cfg Config) error {
+	library, secrets, err := httpconfig.Read(cfg.HTTPConfigFile)
+	if err != nil {
+		return err
+	}
+	for _, secret := range secrets {
+		c.credentials = append(c.credentials, &credential{Secret: secret})
+	}
+	c.noRedirects = !library.FollowRedirects
+	library.TLSConfig.ServerName = cmp.Or(cfg.ServerName, library.TLSConfig.ServerName)
+	library.ProxyFromEnvironment = library.ProxyURL.URL == nil
+	// The library fetches tokens without the context of a request. Each connection serves one request.
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: cfg.Timeout}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(time.Now().Add(cfg.Timeout))
+	}
+	c.client.Transport, err = config.NewRoundTripperFromConfig(
+		*library, "plimsoll", config.WithKeepAlivesDisabled(), config.WithDialContextFunc(dial))
+	return err
+}
+
 // newTransport returns a transport that verifies certificates as configured. The transport reloads CA files that have changed.
-func newTransport(cfg Config) (http.RoundTripper, error) {
-	files := cfg.ExtraCAFiles
+func newTransport(cfg Config, keepAlive bool) (http.RoundTripper, error) {
+	files := authorities(cfg.ExtraCAFiles)
 	if cfg.CAFile != "" {
-		files = []string{cfg.CAFile}
+		files = authorities{cfg.CAFile}
 	}
-	hasCredentials := cfg.BearerToken != "" || cfg.BearerTokenFile != "" || cfg.Key != "" || cfg.KeyFile != ""
-	if len(files) == 0 || cfg.InsecureSkipVerify {
-		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify, ServerName: cfg.ServerName}, hasCredentials), nil
+	if cfg.InsecureSkipVerify {
+		files = nil
 	}
-	// The library reloads the files when they change, but would trust only them. So load builds the pool itself.
-	load := func(*tls.Config) (http.RoundTripper, error) {
+	// The library reloads the files when they change, but would trust only them. So the pool is built here.
+	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: files}, func(*tls.Config) (
+		http.RoundTripper, error,
+	) {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxResponseHeaderBytes = maxHeaderBytes
+		t.MaxIdleConnsPerHost = maxIdlePerHost
+		// net/http logs what a server sends on an idle connection, and that may repeat a credential. So log at most readBufferBytes,
+		// and keep no idle connections if requests carry one.
+		t.ReadBufferSize = readBufferBytes
+		t.DisableKeepAlives = !keepAlive
+		t.TLSClientConfig = &tls.Config{
+			InsecureSkipVerify: cfg.InsecureSkipVerify, ServerName: cfg.ServerName,
+			ClientSessionCache: tls.NewLRUClientSessionCache(0), // makes new connections cheap
+		}
+		if len(files) == 0 {
+			return t, nil
+		}
+		content, err := files.Fetch(context.Background())
 		roots := x509.NewCertPool()
-		if cfg.CAFile == "" {
-			var err error
-			if roots, err = x509.SystemCertPool(); err != nil {
-				return nil, fmt.Errorf("load the system's root certificates: %w", err)
-			}
+		if err == nil && cfg.CAFile == "" {
+			roots, err = x509.SystemCertPool()
 		}
-		for _, file := range files {
-			content, err := boundedfile.ReadCA(file)
-			if err != nil {
-				return nil, fmt.Errorf("CA certificates: %w", err)
-			}
-			if !roots.AppendCertsFromPEM(content) {
-				return nil, fmt.Errorf("CA certificates: %s has no PEM certificate", file)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("CA certificates: %w", err)
 		}
-		return transportWith(&tls.Config{RootCAs: roots, ServerName: cfg.ServerName}, hasCredentials), nil
-	}
-	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: authorities(files)}, load)
+		roots.AppendCertsFromPEM([]byte(content))
+		t.TLSClientConfig.RootCAs = roots
+		return t, nil
+	})
 	if err != nil && cfg.CAFile != "" {
 		return nil, fmt.Errorf("caFile: %w", err)
 	}
 	return transport, err
 }
 
-func transportWith(tlsConfig *tls.Config, hasCredentials bool) *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.TLSClientConfig = tlsConfig
-	t.MaxResponseHeaderBytes = maxHeaderBytes
-	t.MaxIdleConnsPerHost = maxIdlePerHost
-	// net/http logs what a server sends on an idle connection, and that may repeat a credential. So log at most readBufferBytes, and
-	// keep no idle connections if requests carry one.
-	t.ReadBufferSize = readBufferBytes
-	t.DisableKeepAlives = hasCredentials
-	tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0) // makes new connections cheap
-	return t
-}
-
-// authorities are the names of CA files.
+// authorities are the names of CA files, as a config.SecretReader.
 type authorities []string
 
-var _ config.SecretReader = authorities{}
-
-// Fetch implements config.SecretReader. It returns all files, for the library to notice changes.
+// Fetch returns all files, for the library to notice changes.
 func (a authorities) Fetch(context.Context) (string, error) {
 	var all strings.Builder
 	for _, file := range a {
 		content, err := boundedfile.ReadCA(file)
 		if err != nil {
 			return "", err
+		}
+		if block, _ := pem.Decode(content); block == nil {
+			return "", fmt.Errorf("%s has no PEM certificate", file)
 		}
 		all.Write(content)
 		all.WriteByte('\n')
@@ -91,89 +117,65 @@ func (a authorities) Description() string { return strings.Join(a, ", ") }
 func (a authorities) Immutable() bool { return false }
 
 const (
-	// keptTokens is the number of past tokens of a rotating file that are hidden too: they may still be valid.
-	keptTokens = 4
-	// hiddenPrefix is the length of a token's prefix that is hidden on its own: a server may repeat a part.
+	// keptSecrets is the number of sent secrets that are hidden. Past ones of a rotating file may still be valid.
+	keptSecrets = 16
+	// hiddenPrefix is the length of a secret's prefix that is hidden on its own: a server may repeat a part.
 	hiddenPrefix = 8
-	// minSecret is the minimum length of hidden tokens: shorter ones are no secret and part of many words.
+	// minSecret is the minimum length of hidden secrets: shorter ones are no secret and part of many words.
 	minSecret = 4
 )
 
-// credential is a rotating token or key for each request. It is safe for concurrent use.
+// credential is sent in a header, unless header is empty.
 type credential struct {
 	header, prefix string
-	file           string // empty if the token does not change
+	httpconfig.Secret
+}
 
+func newCredentials(cfg Config) []*credential {
+	secret := func(value, file string) httpconfig.Secret {
+		return httpconfig.Secret{Value: strings.TrimSpace(value), File: file}
+	}
+	token := &credential{"Authorization", "Bearer ", secret(cfg.BearerToken, cfg.BearerTokenFile)}
+	if cfg.TokenHeader != "" {
+		token.header, token.prefix = cfg.TokenHeader, ""
+	}
+	key := &credential{cfg.KeyHeader, "", secret(cfg.Key, cfg.KeyFile)}
+	return slices.DeleteFunc([]*credential{token, key}, func(c *credential) bool { return c.header == "" || c.Value+c.File == "" })
+}
+
+// secrets are what was sent, newest first: each in all forms in which a server may repeat it. It is safe for concurrent use.
+type secrets struct {
 	mu   sync.Mutex
-	sent []sentToken
+	sent [][]string
 }
 
-// sentToken is a token and all forms in which a server may repeat it.
-type sentToken struct {
-	value string
-	forms []string
-}
-
-func newSentToken(value string) sentToken {
-	if len(value) < minSecret {
-		return sentToken{value: value}
+func (s *secrets) add(value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(value) < minSecret || slices.ContainsFunc(s.sent, func(forms []string) bool { return forms[0] == value }) {
+		return
 	}
 	forms := []string{value, url.QueryEscape(value), url.PathEscape(value)}
 	for _, plain := range []string{value, "Bearer " + value} {
 		forms = append(forms, base64.StdEncoding.EncodeToString([]byte(plain)), base64.URLEncoding.EncodeToString([]byte(plain)))
 	}
-	return sentToken{value: value, forms: forms}
+	s.sent = append([][]string{forms}, s.sent[:min(len(s.sent), keptSecrets-1)]...)
 }
 
-func newCredentials(cfg Config) (all []*credential) {
-	token := credential{header: "Authorization", prefix: "Bearer "}
-	if cfg.TokenHeader != "" {
-		token = credential{header: cfg.TokenHeader}
+// wroteHeader adds the credentials of a header that was sent, such as a token that the library fetched.
+func (s *secrets) wroteHeader(name string, values []string) {
+	if strings.EqualFold(name, "Authorization") {
+		_, value, _ := strings.Cut(strings.Join(values, ""), " ")
+		s.add(value)
 	}
-	if token.read(cfg.BearerToken, cfg.BearerTokenFile) {
-		all = append(all, &token)
-	}
-	key := credential{header: cfg.KeyHeader}
-	if cfg.KeyHeader != "" && key.read(cfg.Key, cfg.KeyFile) {
-		all = append(all, &key)
-	}
-	return all
 }
 
-// read sets the value or the file. It returns false if there is neither.
-func (t *credential) read(value, file string) bool {
-	if file != "" {
-		t.file = file
-		return true
-	}
-	value = strings.TrimSpace(value)
-	t.sent = []sentToken{newSentToken(value)}
-	return value != ""
-}
-
-func (t *credential) current() (string, error) {
-	if t.file == "" {
-		return t.sent[0].value, nil
-	}
-	content, err := boundedfile.ReadToken(t.file)
-	if err != nil {
-		return "", err
-	}
-	value := strings.TrimSpace(string(content))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !slices.ContainsFunc(t.sent, func(s sentToken) bool { return s.value == value }) {
-		t.sent = append([]sentToken{newSentToken(value)}, t.sent[:min(len(t.sent), keptTokens-1)]...)
-	}
-	return value, nil
-}
-
-func (t *credential) hide(text string) string {
-	t.mu.Lock()
-	sent := t.sent
-	t.mu.Unlock()
-	for i := range sent {
-		for _, form := range sent[i].forms {
+func (s *secrets) hide(text string) string {
+	s.mu.Lock()
+	sent := s.sent
+	s.mu.Unlock()
+	for _, forms := range sent {
+		for _, form := range forms {
 			text = hideOne(text, form)
 		}
 	}
@@ -183,21 +185,12 @@ func (t *credential) hide(text string) string {
 // hideOne blanks the secret and its prefixes in the text, which may have been cut.
 func hideOne(text, secret string) string {
 	prefix := secret[:min(len(secret), hiddenPrefix)]
-	if !strings.Contains(text, prefix) {
-		return text
-	}
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(text, prefix)
-		b.WriteString(before)
-		if !found {
-			return b.String()
+	for start := strings.Index(text, prefix); start >= 0; start = strings.Index(text, prefix) {
+		end, n := start+len(prefix), len(prefix)
+		for n < len(secret) && end < len(text) && text[end] == secret[n] {
+			end, n = end+1, n+1
 		}
-		b.WriteString("…")
-		n, rest := 0, secret[len(prefix):]
-		for n < len(rest) && n < len(after) && after[n] == rest[n] {
-			n++
-		}
-		text = after[n:]
+		text = text[:start] + "…" + text[end:]
 	}
+	return text
 }

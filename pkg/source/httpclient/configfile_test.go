@@ -1,0 +1,118 @@
+package httpclient
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+)
+
+// configFile writes the files, the first of which is an HTTPConfigFile, and returns its path.
+func configFile(t *testing.T, content string, files ...string) string {
+	t.Helper()
+	path := check.File(t, "config.yaml", content)
+	for i := 0; i < len(files); i += 2 {
+		check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), files[i]), []byte(files[i+1]), 0o600))
+	}
+	return path
+}
+
+func TestHTTPConfigFile_OAuth2(t *testing.T) {
+	var issued atomic.Int64
+	token := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "client-secret" && r.FormValue("client_secret") != "client-secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprint(w, "who is ", password, r.FormValue("client_secret"), "?")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"access_token": "acc3ss-t0ken-%d", "token_type": "Bearer", "expires_in": 3600}`, issued.Add(1))
+	})
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprint(w, "got ", r.Header.Get("Authorization"))
+	})
+	path := configFile(t, "oauth2: {client_id: id, client_secret_file: secret, token_url: '"+token.URL+"'}", "secret", "client-secret")
+	client := newClient(t, Config{HTTPConfigFile: path})
+	for range 2 {
+		err := errorOf(t, client, server.URL)
+		check.Error(t, err, "403", `"got Bearer …"`, "the credentials in httpConfigFile")
+	}
+	check.Equal(t, "tokens", int64(1), issued.Load())
+	check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), "secret"), []byte("rotated-wrongly"), 0o600))
+	_, err := get(t, client, server.URL)
+	check.Error(t, err, "oauth2: ", "who is …?")
+}
+
+// TestHTTPConfigFile_HungTokenServer expects the timeout to bound the fetch of a token.
+func TestHTTPConfigFile_HungTokenServer(t *testing.T) {
+	release := make(chan struct{})
+	token := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	path := configFile(t, "oauth2: {client_id: id, client_secret: s3cr3t-t0ken, token_url: '"+token.URL+"'}")
+	start := time.Now()
+	_, err := get(t, newClient(t, Config{HTTPConfigFile: path, Timeout: 100 * time.Millisecond}), "http://192.0.2.1")
+	wantError(t, err, "no complete response within the timeout of 100ms")
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestHTTPConfigFile_HidesSecrets(t *testing.T) {
+	const password = "sEcr3t.pass+word/12345"
+	for name, content := range map[string]string{
+		"basic":  "basic_auth: {username: plimsoll, password: '" + password + "'}",
+		"file":   "basic_auth: {username: plimsoll, password_file: password}",
+		"bearer": "authorization: {credentials: '" + password + "'}",
+		"header": "http_headers: {X-Api-Key: {secrets: ['" + password + "']}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := ""
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				sent = r.Header.Get("Authorization") + r.Header.Get("X-Api-Key")
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = fmt.Fprint(w, sent, " ", password)
+			})
+			client := newClient(t, Config{HTTPConfigFile: configFile(t, content, "password", password)})
+			text := errorOf(t, client, server.URL).Error()
+			for _, shown := range []string{password[:8], base64.StdEncoding.EncodeToString([]byte("plimsoll:" + password))[:8]} {
+				if strings.Contains(text, shown) {
+					t.Errorf("error shows a secret: %s", text)
+				}
+			}
+			if sent == "" {
+				t.Error("no secret was sent")
+			}
+		})
+	}
+}
+
+func TestHTTPConfigFile_Redirects(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	_, err := get(t, newClient(t, Config{HTTPConfigFile: configFile(t, "http_headers: {X-Scope-OrgID: {values: [a]}}")}), server.URL)
+	wantError(t, err, "where the credentials are not sent")
+	err = errorOf(t, newClient(t, Config{HTTPConfigFile: configFile(t, "follow_redirects: false")}), server.URL)
+	wantError(t, err, "status 302 Found")
+}
+
+func TestHTTPConfigFile_Proxy(t *testing.T) {
+	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, "by proxy to ", r.URL.Host) })
+	client := newClient(t, Config{HTTPConfigFile: configFile(t, "proxy_url: "+proxy.URL)})
+	got, err := get(t, client, "http://prometheus.example.com")
+	check.OK(t, err)
+	check.Equal(t, "the response", "by proxy to prometheus.example.com", got)
+}
+
+func TestNew_HTTPConfigFile(t *testing.T) {
+	path := configFile(t, "basic_auth: {username: u, password_file: absent}")
+	_, err := New("", Config{HTTPConfigFile: path, Timeout: time.Minute})
+	wantError(t, err, "httpConfigFile "+path, "/absent: no such file")
+}
