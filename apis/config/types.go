@@ -115,6 +115,7 @@ type MetricProviderSpec struct {
 	ApplicationKey     Secret
 	ApplicationKeyFile string
 	CAFile             string
+	HTTPConfigFile     string
 	InsecureSkipVerify bool
 	ClusterName        string
 	HostNameSuffix     string

@@ -108,6 +108,7 @@ func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 		{"address of another scheme", packing, "metricProvider: {type: Prometheus, address: 'ftp://prometheus:9090'}", []string{"metricProvider.address", "ftp://prometheus:9090", "http"}},
 		{"unreadable tokenFile", packing, provider("tokenFile: " + absent), []string{"metricProvider.tokenFile", absent}},
 		{"unreadable caFile", packing, provider("caFile: " + absent), []string{"metricProvider.caFile", absent}},
+		{"unreadable httpConfigFile", packing, provider("httpConfigFile: " + absent), []string{"metricProvider.httpConfigFile", absent}},
 		{"token and tokenFile", packing, provider("token: t, tokenFile: " + token), []string{"token", "tokenFile"}},
 		{"refreshInterval below 1 s", packing, "refreshInterval: 500ms", []string{"refreshInterval", "500ms", "1s"}},
 		{"refreshInterval above maxAge", packing, "refreshInterval: 2m\nmaxAge: 1m", []string{"refreshInterval", "2m0s", "maxAge"}},

@@ -33,8 +33,8 @@ const maxFormBytes = 1 << 20
 type SourceOptions struct {
 	// Address is the URL at which this machine reaches the source.
 	Address string
-	// The files are on this machine, and replace token, tokenFile, applicationKey, applicationKeyFile and caFile.
-	TokenFile, ApplicationKeyFile, CAFile string
+	// The files are on this machine, and replace token, tokenFile, applicationKey, applicationKeyFile, caFile and httpConfigFile.
+	TokenFile, ApplicationKeyFile, CAFile, HTTPConfigFile string
 }
 
 // Flags returns the flags that set the options, as arguments.
@@ -58,6 +58,7 @@ func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
 		{"tokenFile", "--source-token-file", cfg.BearerTokenFile, o.TokenFile},
 		{"applicationKeyFile", "--source-application-key-file", cfg.KeyFile, o.ApplicationKeyFile},
 		{"caFile", "--source-ca-file", cfg.CAFile, o.CAFile},
+		{"httpConfigFile", "--source-http-config-file", cfg.HTTPConfigFile, o.HTTPConfigFile},
 	}
 }
 
@@ -126,6 +127,9 @@ func (a *access) addService(service *corev1.Service) {
 func (o SourceOptions) Validate() error {
 	if o.Address != "" && text.HTTPURL(o.Address) == nil {
 		return OptionErrorf("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
+	}
+	if o.HTTPConfigFile != "" && o.TokenFile+o.ApplicationKeyFile+o.CAFile != "" {
+		return OptionErrorf("--source-http-config-file: replaces the other files; leave them out")
 	}
 	for _, file := range o.files(httpclient.Config{}) {
 		if file.local == "" {
@@ -210,6 +214,9 @@ func (a *access) replace(address string, cfg httpclient.Config) (string, httpcli
 	}
 	if a.CAFile != "" && !plain {
 		cfg.CAFile, cfg.InsecureSkipVerify = a.CAFile, false
+	}
+	if a.HTTPConfigFile != "" {
+		cfg = httpclient.Config{HTTPConfigFile: a.HTTPConfigFile, ServerName: cfg.ServerName, Timeout: cfg.Timeout}
 	}
 	return address, cfg, err
 }

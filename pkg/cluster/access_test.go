@@ -184,6 +184,14 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: Direct,
 		},
 		{name: "a flag replaces them", fields: "tokenFile: /absent, ", options: SourceOptions{TokenFile: token}, want: "Bearer of-a-file", route: Direct},
+		{
+			name: "the HTTP configuration is one of the pod's", fields: "httpConfigFile: " + token + ", ",
+			err: []string{"httpConfigFile " + token, "--source-http-config-file FILE"}, route: Direct,
+		},
+		{
+			name: "a flag replaces the HTTP configuration", fields: "httpConfigFile: /absent, ",
+			options: SourceOptions{HTTPConfigFile: check.File(t, "http.yaml", "bearer_token: of-http")}, want: "Bearer of-http", route: Direct,
+		},
 		{name: "a flag replaces the address", options: SourceOptions{Address: server.URL + "/other"}, route: Replaced},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,6 +222,10 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSourceOptions_HTTPConfigFileIsAlone(t *testing.T) {
+	check.Error(t, SourceOptions{HTTPConfigFile: "/h", CAFile: "/ca"}.Validate(), "--source-http-config-file: replaces the other files")
 }
 
 func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {

@@ -102,6 +102,8 @@ func (o *options) settings() []setting {
 			usage: "suffix of node names at SignalFx or Datadog"},
 		{flag: "ca-file", value: &p.CAFile, field: "metricProvider.caFile",
 			usage: "PEM bundle to verify the provider's certificate with, instead of the system's roots"},
+		{flag: "http-config-file", value: &p.HTTPConfigFile, field: "metricProvider.httpConfigFile",
+			usage: "file of Prometheus' HTTP client configuration, for basic authentication, OAuth2, client certificates or headers"},
 		{flag: "insecure-skip-verify", value: p.InsecureSkipVerify, variable: "INSECURE_SKIP_VERIFY",
 			usage: "do not verify the provider's certificate"},
 		{flag: "dialect", value: (*string)(&p.Dialect), field: "metricProvider.dialect",

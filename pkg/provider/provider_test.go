@@ -259,7 +259,7 @@ func TestPodSourcesAreShared(t *testing.T) {
 	// Of a Prometheus its address and the way there matter. The others read metrics-server with the account of the scheduler.
 	connection := []string{
 		"WatcherAddress", "MetricProvider.Type", "MetricProvider.Address", "MetricProvider.Token", "MetricProvider.TokenFile",
-		"MetricProvider.CAFile", "MetricProvider.InsecureSkipVerify",
+		"MetricProvider.CAFile", "MetricProvider.HTTPConfigFile", "MetricProvider.InsecureSkipVerify",
 	}
 	for _, tc := range []struct {
 		name string

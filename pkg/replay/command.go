@@ -82,6 +82,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
 	flags.StringVar(&s.TokenFile, "prometheus-token-file", "", "file with a bearer token for Prometheus")
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
+	flags.StringVar(&s.HTTPConfigFile, "prometheus-http-config-file", "",
+		"file of Prometheus' HTTP client configuration, in place of the two files above")
 	format.AddTo(flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
 	return command

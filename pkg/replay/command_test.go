@@ -128,6 +128,8 @@ func TestCommand_UsageErrors(t *testing.T) {
 		{"the same profile twice", []string{"--config", config, "--config", config}, []string{`"packing"`, "schedulerName"}},
 		{"no such traces", []string{"--traces", t.TempDir()}, []string{"--traces", "*.csv"}},
 		{"a history and a file", []string{"--prometheus", "http://x", "--load", "y"}, []string{"--prometheus", "--load"}},
+		{"a token beside an HTTP configuration", []string{"--prometheus=http://p", "--prometheus-token-file=/t", "--prometheus-http-config-file=/h"},
+			[]string{"--prometheus-token-file", "--prometheus-http-config-file replaces it"}},
 		{"a token for no Prometheus", []string{"--prometheus-token-file", "/nope"}, []string{"--prometheus-token-file", "--prometheus is not set"}},
 		{"a time for no Prometheus", []string{"--since", "24h"}, []string{"--since", "--prometheus is not set"}},
 		{"a file and seeds", []string{"--load", "x", "--seeds", "7"}, []string{"--load", "--seeds"}},

@@ -28,8 +28,8 @@ type Selection struct {
 	Load             string
 	Prometheus       string
 	Since            time.Duration
-	TokenFile        string
-	CAFile           string
+	// The files are of an HTTP client.
+	TokenFile, CAFile, HTTPConfigFile string
 	// HTML and Save select the output.
 	HTML, Save string
 	HashNames  bool
@@ -95,7 +95,10 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 	}{
 		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "seeds", "nodes"}},
-		{s.Prometheus == "", "--prometheus is not set", []string{"since", "prometheus-token-file", "prometheus-ca-file"}},
+		{s.Prometheus == "", "--prometheus is not set", []string{
+			"since", "prometheus-token-file", "prometheus-ca-file", "prometheus-http-config-file",
+		}},
+		{s.HTTPConfigFile != "", "--prometheus-http-config-file replaces it", []string{"prometheus-token-file", "prometheus-ca-file"}},
 		{s.Save != "", "--save replays nothing", ofPolicies},
 	} {
 		if i := slices.IndexFunc(rule.flags, changed); rule.applies && i >= 0 {
@@ -193,7 +196,7 @@ func (s *Selection) readHistory(ctx context.Context, missing func(string)) ([]Op
 	const queryTimeout = 2 * time.Minute
 	h, err := history.Read(ctx, history.Config{
 		Address: s.Prometheus, Since: s.Since, End: time.Now(),
-		HTTP: httpclient.Config{BearerTokenFile: s.TokenFile, CAFile: s.CAFile, Timeout: queryTimeout},
+		HTTP: httpclient.Config{BearerTokenFile: s.TokenFile, CAFile: s.CAFile, HTTPConfigFile: s.HTTPConfigFile, Timeout: queryTimeout},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus: %w", err)

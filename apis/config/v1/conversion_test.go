@@ -22,7 +22,7 @@ func fullLoadSpec() v1.LoadSpec {
 		WatcherAddress: "http://watcher:2020",
 		MetricProvider: v1.MetricProviderSpec{
 			Type: config.Prometheus, Address: "https://prometheus:9090/prefix", Token: "hunter2", TokenFile: "/token",
-			ApplicationKey: "hunter3", ApplicationKeyFile: "/key", CAFile: "/ca.crt", InsecureSkipVerify: ptr.To(true), ClusterName: "prod",
+			ApplicationKey: "hunter3", ApplicationKeyFile: "/key", CAFile: "/ca.crt", HTTPConfigFile: "/http", InsecureSkipVerify: ptr.To(true), ClusterName: "prod",
 			HostNameSuffix: ".example.com", Dialect: "cAdvisor", Queries: &v1.LoadQueries{CPU: "cpu", Memory: "memory"},
 			NodeLabels: []string{"kubernetes_io_hostname"}, Selector: `{namespace="a"}`, Timeout: duration(3 * time.Second),
 		},
@@ -38,7 +38,7 @@ func fullInternalLoadSpec() config.LoadSpec {
 		WatcherAddress: "http://watcher:2020",
 		MetricProvider: config.MetricProviderSpec{
 			Type: config.Prometheus, Address: "https://prometheus:9090/prefix", Token: "hunter2", TokenFile: "/token",
-			ApplicationKey: "hunter3", ApplicationKeyFile: "/key", CAFile: "/ca.crt", InsecureSkipVerify: true, ClusterName: "prod",
+			ApplicationKey: "hunter3", ApplicationKeyFile: "/key", CAFile: "/ca.crt", HTTPConfigFile: "/http", InsecureSkipVerify: true, ClusterName: "prod",
 			HostNameSuffix: ".example.com", Dialect: "cAdvisor", Queries: &config.LoadQueries{CPU: "cpu", Memory: "memory"},
 			NodeLabels: []string{"kubernetes_io_hostname"}, Selector: `{namespace="a"}`, Timeout: metav1.Duration{Duration: 3 * time.Second},
 		},

@@ -44,6 +44,9 @@ type MetricProviderSpec struct {
 	ApplicationKeyFile string `json:"applicationKeyFile,omitempty"`
 	// CAFile is the path of a PEM bundle of trusted authorities for the server's certificate. Defaults to the system's roots.
 	CAFile string `json:"caFile,omitempty"`
+	// HTTPConfigFile is the path of a file with Prometheus' HTTP client configuration. With Prometheus, it replaces token, tokenFile,
+	// caFile and insecureSkipVerify. Rotated files that it names are read again.
+	HTTPConfigFile string `json:"httpConfigFile,omitempty"`
 	// InsecureSkipVerify accepts any certificate of the server. Defaults to false.
 	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
 	// ClusterName selects the hosts of this cluster: by SignalFx's dimension cluster, or by Datadog's tag cluster_name.

@@ -609,6 +609,7 @@ func autoConvert_v1_MetricProviderSpec_To_config_MetricProviderSpec(in *MetricPr
 	out.ApplicationKey = config.Secret(in.ApplicationKey)
 	out.ApplicationKeyFile = in.ApplicationKeyFile
 	out.CAFile = in.CAFile
+	out.HTTPConfigFile = in.HTTPConfigFile
 	if err := metav1.Convert_Pointer_bool_To_bool(&in.InsecureSkipVerify, &out.InsecureSkipVerify, s); err != nil {
 		return err
 	}
@@ -637,6 +638,7 @@ func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.M
 	out.ApplicationKey = config.Secret(in.ApplicationKey)
 	out.ApplicationKeyFile = in.ApplicationKeyFile
 	out.CAFile = in.CAFile
+	out.HTTPConfigFile = in.HTTPConfigFile
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.InsecureSkipVerify, &out.InsecureSkipVerify, s); err != nil {
 		return err
 	}

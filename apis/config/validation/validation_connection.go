@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpconfig"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
@@ -62,6 +63,17 @@ func (v validator) secret(name, what string, value config.Secret, file string) {
 	}
 }
 
+func (v validator) httpConfigFile(spec *config.LoadSpec) {
+	switch p := &spec.MetricProvider; {
+	case p.HTTPConfigFile == "":
+	case !spec.ReadsPrometheus():
+		v.forbidden("is used with type Prometheus and without watcherAddress: remove it")
+	case p.Token != "" || p.TokenFile != "" || p.CAFile != "" || p.InsecureSkipVerify:
+		v.forbidden("must not be set together with token, tokenFile, caFile or insecureSkipVerify: move them into the file, " +
+			"as authorization and tls_config")
+	}
+}
+
 // ValidateCredentials validates the spec's credential files in the scheduler's pod, and the credentials of hosted services.
 // The environment may have completed the latter.
 func ValidateCredentials(path *field.Path, spec *config.LoadSpec) error {
@@ -72,6 +84,11 @@ func ValidateCredentials(path *field.Path, spec *config.LoadSpec) error {
 	v.child("tokenFile").tokenFile(provider.TokenFile, "token")
 	v.child("applicationKeyFile").tokenFile(provider.ApplicationKeyFile, "application key")
 	v.child("caFile").authorities(provider.CAFile)
+	if provider.HTTPConfigFile != "" {
+		_, _, err := httpconfig.Read(provider.HTTPConfigFile)
+		v.child("httpConfigFile").check(err == nil, provider.HTTPConfigFile, "must be a file of Prometheus' HTTP client configuration, "+
+			"with readable files, but %v", err)
+	}
 	return v.errs.ToAggregate()
 }
 

@@ -50,6 +50,7 @@ func (v validator) loadSpec(spec *config.LoadSpec) {
 	}
 	provider.metricProvider(spec)
 	provider.secret("token", "token", spec.MetricProvider.Token, spec.MetricProvider.TokenFile)
+	provider.child("httpConfigFile").httpConfigFile(spec)
 	v.timing(spec)
 }
 

@@ -557,6 +557,9 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 	token := func(token string) string { return provider(fmt.Sprintf("token: %q", token)) }
 	tokenFile := func(path string) string { return provider("tokenFile: " + path) }
 	caFile := func(path string) string { return provider("caFile: " + path) }
+	prometheus := func(fields ...string) string {
+		return provider(append(fields, "type: Prometheus", "address: http://prometheus")...)
+	}
 	tokenRule := []string{"printable ASCII characters without blanks and line breaks", "write the token alone"}
 	runLoadSpecTests(t, []loadSpecTest{
 		{token("eyJhbGciOi.hunter2-_~+/=="), nil},
@@ -583,6 +586,16 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 		{caFile(file("no certificate")), refused("metricProvider.caFile", "at least one PEM certificate")},
 		{caFile(block("PRIVATE KEY", secret)), refused("metricProvider.caFile", "at least one PEM certificate")},
 		{caFile(block("CERTIFICATE", "junk")), refused("metricProvider.caFile", "at least one PEM certificate")},
+
+		{prometheus("httpConfigFile: " + file("follow_redirects: false")), nil},
+		{prometheus("httpConfigFile: " + missing), refused("metricProvider.httpConfigFile", missing, "no such file")},
+		{prometheus("httpConfigFile: " + file("basic_auth: {password: hunter2, pasword: x}")),
+			refused("metricProvider.httpConfigFile", "HTTP client configuration", "field pasword not found")},
+		{prometheus("tokenFile: "+file("token"), "httpConfigFile: "+file("{}")),
+			refused("metricProvider.httpConfigFile", "must not be set together with", "tokenFile")},
+		{prometheus("insecureSkipVerify: true", "httpConfigFile: "+file("{}")), refused("metricProvider.httpConfigFile", "insecureSkipVerify")},
+		{"watcherAddress: http://load-watcher:2020\n" + prometheus("httpConfigFile: "+file("{}")), refused("metricProvider.httpConfigFile", "without watcherAddress")},
+		{"metricProvider: {httpConfigFile: " + file("{}") + "}", refused("metricProvider.httpConfigFile", "with type Prometheus")},
 	})
 }
 

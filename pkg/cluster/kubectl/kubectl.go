@@ -58,6 +58,8 @@ func (f *Flags) AddTo(all *pflag.FlagSet) {
 	flags.StringVar(&f.Source.ApplicationKeyFile, "source-application-key-file", "", "file with the application key for Datadog")
 	flags.StringVar(&f.Source.CAFile, "source-ca-file", "",
 		"PEM file of the authority that signed the certificate of the source of load")
+	flags.StringVar(&f.Source.HTTPConfigFile, "source-http-config-file", "",
+		"file of Prometheus' HTTP client configuration for the source of load, in place of the two files above")
 	markGlobal(flags)
 	all.AddFlagSet(flags)
 }
@@ -113,7 +115,7 @@ func (f *Flags) Pin(more ...*string) {
 	}
 	for _, file := range append(more,
 		f.Kube.KubeConfig, f.Kube.CAFile, f.Kube.CertFile, f.Kube.KeyFile,
-		&f.Configuration.File, &f.Source.TokenFile, &f.Source.ApplicationKeyFile, &f.Source.CAFile,
+		&f.Configuration.File, &f.Source.TokenFile, &f.Source.ApplicationKeyFile, &f.Source.CAFile, &f.Source.HTTPConfigFile,
 	) {
 		if absolute, err := filepath.Abs(*file); err == nil && *file != "" {
 			*file = absolute

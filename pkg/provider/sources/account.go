@@ -75,7 +75,7 @@ func (a Account) Reach(
 // authenticate returns cfg with the account's credentials if it has no token of its own. The account's token is only sent over
 // TLS with a verified certificate. It fails if the token is needed and cannot be read.
 func (a Account) authenticate(ctx context.Context, address string, cfg httpclient.Config) (httpclient.Config, error) {
-	if a.Dir == "" || cfg.BearerToken != "" || cfg.BearerTokenFile != "" {
+	if a.Dir == "" || cfg.BearerToken != "" || cfg.BearerTokenFile != "" || cfg.HTTPConfigFile != "" {
 		return cfg, nil
 	}
 	logger := klog.FromContext(ctx).WithValues("address", address)

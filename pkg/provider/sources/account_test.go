@@ -143,6 +143,10 @@ func TestOpen_AccountNotUsed(t *testing.T) {
 		want     string
 	}{
 		{"a token is configured", account, secure, config.MetricProviderSpec{Token: "of-config", CAFile: other}, "Bearer of-config"},
+		{
+			"an httpConfigFile is configured", account, secure,
+			config.MetricProviderSpec{HTTPConfigFile: write(t, t.TempDir(), "http", "tls_config: {ca_file: "+other+"}\nbearer_token: of-http")}, "Bearer of-http",
+		},
 		{"a tokenFile is configured", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, CAFile: other}, "Bearer of-file"},
 		{"plain http", account, plain, config.MetricProviderSpec{}, ""},
 		{"no account", "", secure, config.MetricProviderSpec{CAFile: other}, ""},

@@ -77,7 +77,7 @@ func clientConfigOf(spec config.LoadSpec) httpclient.Config {
 	provider := spec.MetricProvider
 	client := httpclient.Config{
 		BearerToken: string(provider.Token), BearerTokenFile: provider.TokenFile, CAFile: provider.CAFile,
-		InsecureSkipVerify: provider.InsecureSkipVerify, Timeout: provider.Timeout.Duration,
+		HTTPConfigFile: provider.HTTPConfigFile, InsecureSkipVerify: provider.InsecureSkipVerify, Timeout: provider.Timeout.Duration,
 	}
 	if spec.WatcherAddress == "" { // a load-watcher service takes a token alone
 		client.Key, client.KeyFile = string(provider.ApplicationKey), provider.ApplicationKeyFile

@@ -1,9 +1,15 @@
 package httpclient
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +28,44 @@ func configFile(t *testing.T, content string, files ...string) string {
 		check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), files[i]), []byte(files[i+1]), 0o600))
 	}
 	return path
+}
+
+// TestHTTPConfigFile_Example has the lines of docs/configure.md.
+func TestHTTPConfigFile_Example(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/configure.md")
+	check.OK(t, err)
+	_, example, _ := strings.Cut(string(doc), "    basic_auth:")
+	example, _, _ = strings.Cut("basic_auth:"+example, "\n\n")
+	pair, ca, key := clientPair(t)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		_, _ = fmt.Fprint(w, user, " ", password, " ", r.Header.Get("X-Scope-OrgID"), " ", r.TLS.PeerCertificates[0].Subject.CommonName)
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a handshake fails on purpose
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	path := configFile(t, strings.ReplaceAll(example, "\n    ", "\n"), "password", "first\n", "ca.crt", ca, "tls.crt", ca, "tls.key", key)
+	client := newClient(t, Config{HTTPConfigFile: path})
+	for _, password := range []string{"first", "second"} { // as it rotates
+		check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), "password"), []byte(password), 0o600))
+		got, err := get(t, client, server.URL)
+		check.OK(t, err)
+		check.Equal(t, "the request", "plimsoll "+password+" team-a "+pair.Leaf.Subject.CommonName, got)
+	}
+	other, _ := newKeyPair() // as the authority rotates
+	check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), "ca.crt"), other, 0o600))
+	_, err = get(t, client, server.URL)
+	wantError(t, err, "x509: ", "ca_file in httpConfigFile")
+}
+
+// clientPair returns a key pair, and in PEM its certificate and key.
+func clientPair(t *testing.T) (pair tls.Certificate, certificate, key string) {
+	t.Helper()
+	chain, pair := newKeyPair()
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	check.OK(t, err)
+	return pair, string(chain), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 func TestHTTPConfigFile_OAuth2(t *testing.T) {
