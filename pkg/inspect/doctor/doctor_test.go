@@ -138,6 +138,7 @@ func TestFault(t *testing.T) {
 		{"the proxy is forbidden", there, cluster.ServiceProxy, status(403, `{"kind":"Status"}`), nil, []string{"You lack permission for the API server's proxy"}},
 		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", cluster.Replaced, status(401, "no"), nil, []string{"No token is sent"}},
 		{"no token", there, cluster.Direct, status(401, "no"), nil, []string{"tokenFile: /etc/plimsoll/token/token"}},
+		{"no tenant", there, cluster.Direct, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, nil, []string{"Do what the message says"}},
 		{"a file of the pod", there, cluster.Direct, os.ErrNotExist, nil, []string{"exec deploy/plimsoll"}},
 		{"a redirect to a server that is down", "http://10.0.0.9:9090", cluster.Direct, redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
 			[]string{"10.0.0.9:9090 redirects to http://10.0.0.8:9/x", "curl -sSI 'http://10.0.0.9:9090/api"}},
@@ -167,6 +168,15 @@ func TestFault(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFault_HTTPConfigFile expects no advice of a caFile, which may not be set beside an httpConfigFile.
+func TestFault_HTTPConfigFile(t *testing.T) {
+	s := sourceAt("https://prometheus:9090")
+	s.Spec.MetricProvider.HTTPConfigFile, s.Err, s.diagnosis = "/http.yaml", x509.UnknownAuthorityError{}, nil
+	if text := fmt.Sprint(s.adviseFault()); !strings.Contains(text, "Do what the message says") {
+		t.Errorf("the advice is %s", text)
 	}
 }
 

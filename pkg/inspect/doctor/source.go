@@ -122,7 +122,7 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) []Advice {
 	byAPIServer := s.Route == cluster.ServiceProxy && cluster.StatusOf(err) != nil
 	switch {
-	case s.Spec.IsHosted():
+	case s.Spec.IsHosted(), err.Hint != "":
 		return s.adviseMessage()
 	case byAPIServer && (err.Code == http.StatusNotFound || err.Code == http.StatusServiceUnavailable):
 		return s.adviseAddress()
@@ -175,7 +175,7 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	host, isHost := errors.AsType[x509.HostnameError](s.Err)
 	u := s.url()
 	switch {
-	case isUnknown:
+	case isUnknown && s.Spec.MetricProvider.HTTPConfigFile == "":
 		return s.adviseAuthority(unknown.Cert)
 	case is[x509.CertificateInvalidError](s.Err):
 		return Advise("Ask the server's administrator to renew the certificate.")

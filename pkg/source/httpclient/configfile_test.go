@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -159,4 +160,46 @@ func TestNew_HTTPConfigFile(t *testing.T) {
 	path := configFile(t, "basic_auth: {username: u, password_file: absent}")
 	_, err := New("", Config{HTTPConfigFile: path, Timeout: time.Minute})
 	wantError(t, err, "httpConfigFile "+path, "/absent: no such file")
+}
+
+// TestExplain_Hints has the causes that an error alone does not name.
+func TestExplain_Hints(t *testing.T) {
+	raw := func(answer string, reset bool) string {
+		server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			_, _ = io.WriteString(conn, answer)
+			if reset {
+				_ = conn.(*net.TCPConn).SetLinger(0)
+			}
+			_ = conn.Close()
+		})
+		return server.URL
+	}
+	mutual := httptest.NewUnstartedServer(http.NotFoundHandler())
+	mutual.TLS = &tls.Config{Certificates: []tls.Certificate{systemPair}, ClientAuth: tls.RequireAnyClientCert}
+	mutual.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
+	mutual.StartTLS()
+	t.Cleanup(mutual.Close)
+	status := func(code int, body string) string {
+		return serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = fmt.Fprint(w, body)
+		}).URL
+	}
+	for name, tt := range map[string]struct{ url, want string }{
+		"a reset":                      {raw("", true), "set tls_config in httpConfigFile; or it does not serve HTTP at this port"},
+		"a reset after the first line": {raw("HTTP/1.1 200 OK\r\n", true), "set tls_config in httpConfigFile; or it does not serve HTTP at this port"},
+		"nothing":                      {raw("", false), "set tls_config in httpConfigFile; or it does not serve HTTP at this port"},
+		"a cut header":                 {raw("HTTP/1.1 200 OK\r\nA:", false), "set tls_config in httpConfigFile; or it does not serve HTTP at this port"},
+		"mutual TLS":                   {mutual.URL, "set tls_config in httpConfigFile"},
+		"nginx with mutual TLS":        {status(400, "No required SSL certificate was sent"), "set tls_config in httpConfigFile"},
+		"Mimir without a tenant":       {status(401, "no org id\n"), "http_headers: {X-Scope-OrgID: {values: [TENANT]}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check.Error(t, errorOf(t, newClient(t, Config{}), tt.url), tt.want)
+		})
+	}
 }

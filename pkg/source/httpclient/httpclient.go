@@ -5,6 +5,7 @@
 package httpclient
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -16,6 +17,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -33,6 +35,8 @@ const (
 	maxRedirects = 10
 	// maxIdlePerHost lets the concurrent queries of a refresh use the connections of the last one.
 	maxIdlePerHost = 16
+	// clientCertificate is a hint.
+	clientCertificate = "the server may want a client certificate: set tls_config in httpConfigFile"
 )
 
 // Config says how to reach a server. It must be valid: nothing is checked or defaulted here.
@@ -246,6 +250,9 @@ func (c *Client) Explain(err error) error {
 			"or insecureSkipVerify to true to accept any certificate)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		hint = fmt.Sprintf(" (no complete response within the timeout of %v)", c.client.Timeout)
+	case prefix != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		strings.Contains(err.Error(), "tls: certificate required")):
+		hint = " (" + clientCertificate + "; or it does not serve HTTP at this port)"
 	}
 	return text.WithText(err, prefix+c.Excerpt(err.Error())+hint)
 }
@@ -268,8 +275,14 @@ type StatusError struct {
 func (c *Client) NewStatusError(resp *http.Response) *StatusError {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBodyBytes))
 	e := &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body)), Header: resp.Header}
-	if c.hasConfigFile && (e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden) {
+	refused := e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden
+	switch {
+	case refused && bytes.Contains(body, []byte("no org id")): // of Mimir and Cortex
+		e.Hint = "it serves tenants: name yours in httpConfigFile, as http_headers: {X-Scope-OrgID: {values: [TENANT]}}"
+	case refused && c.hasConfigFile:
 		e.Hint = "the credentials in httpConfigFile are missing, wrong or expired, or have no permission"
+	case e.Code == http.StatusBadRequest && bytes.Contains(body, []byte("SSL certificate")): // of nginx
+		e.Hint = clientCertificate
 	}
 	return e
 }

@@ -31,6 +31,7 @@ func TestFetch_BadResponses(t *testing.T) {
 		{"an error with status 200", body(`{"status":"error","errorType":"execution","error":"too many samples"}`), []string{"execution", "too many samples"}},
 		{"not authenticated", status(401, ""), []string{"401", "token or tokenFile"}},
 		{"not permitted", status(403, "Forbidden (user=system:anonymous)"), []string{"403", "token or tokenFile", "system:anonymous"}},
+		{"a wrong path of VictoriaMetrics", status(400, `unsupported path requested: "/api/v1/query"`), []string{"400", "path prefix"}},
 		{"a wrong path", status(404, "404 page not found"), []string{"404", "path prefix"}},
 		{"a login page", body("<html>Log in</html>"), []string{"not a response of the Prometheus API", "<html>Log in</html>"}},
 		{"nothing", body(""), []string{"not a response of the Prometheus API"}},

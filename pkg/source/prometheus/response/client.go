@@ -3,6 +3,7 @@ package response
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,10 @@ func (c *Client) refusal(resp *http.Response) error {
 		return fmt.Errorf("%w (check the path prefix in address)", err)
 	}
 	refused := refusal(err.Body, err.Excerpt)
-	if refused == nil {
+	switch {
+	case refused == nil && err.Code == http.StatusBadRequest && err.Hint == "" && !bytes.Contains(err.Body, []byte("HTTPS")):
+		return fmt.Errorf("%w (check the path prefix in address)", err) // of VictoriaMetrics
+	case refused == nil:
 		return err
 	}
 	err.Excerpt = "" // the error follows
