@@ -73,6 +73,7 @@ config:
       args: {watcherAddress: http://plimsoll-load-watcher:2020}
 tokenSecret: {name: token}
 applicationKeySecret: {name: token, key: app}
+httpConfigSecret: {name: http-config}
 caConfigMap: {name: ca, key: service-ca.crt}
 extraArgs: [--feature-gates=GenericWorkload=true]
 nodeSelector: {node-role.kubernetes.io/control-plane: ""}
@@ -101,6 +102,7 @@ loadWatcher:
   selector: '{namespace="monitoring", job="node-exporter"}'
   tokenSecret: {name: token}
   applicationKeySecret: {name: application-key}
+  httpConfigSecret: {name: http-config}
   caConfigMap: {name: ca}
   clients: [{podSelector: {matchLabels: {app: scheduler}}}]
   extraArgs: [--windows=5m]
@@ -304,6 +306,8 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		provider("{type: Datadog, applicationKeyFile: /etc/plimsoll/application-key/application-key}"),
 		"metricProvider.applicationKeyFile", "name it in applicationKeySecret")
 	refuses("a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"), "metricProvider.tokenFile", "name it in tokenSecret")
+	refuses("an HTTP configuration that is not mounted", provider("{type: Prometheus, httpConfigFile: /etc/plimsoll/http-config/config.yaml}"),
+		"metricProvider.httpConfigFile", "name it in httpConfigSecret")
 	refuses("a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), "metricProvider.caFile", "name it in caConfigMap")
 	refuses("a token file that the operator does not mount",
 		"{target: OpenShift, tokenSecret: {name: a}, "+provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
@@ -382,6 +386,7 @@ func TestChart_MissingValues(t *testing.T) {
 image: {pullSecrets: []}
 recordingRules: null
 applicationKeySecret: null
+httpConfigSecret: null
 nameOverride: null
 commonLabels: null
 commonAnnotations: null
@@ -730,6 +735,7 @@ config:
   profiles: [{schedulerName: "NAME"}]
 tokenSecret: {name: "NAME", key: "NAME"}
 applicationKeySecret: {name: "NAME", key: "NAME"}
+httpConfigSecret: {name: "NAME"}
 caConfigMap: {name: "NAME", key: "NAME"}
 nodePowerModelConfigMap: {name: "NAME", key: "NAME"}
 extraEnv: [{name: A, value: "NAME"}]
@@ -738,7 +744,7 @@ requestPolicy: {enabled: true}
 `)
 			if target == "Deployment" {
 				values += `
-loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name + `"}, applicationKeySecret: {name: "` + name + `", key: "` + name + `"}, caConfigMap: {name: "` + name + `", key: "` + name + `"}}
+loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name + `"}, applicationKeySecret: {name: "` + name + `", key: "` + name + `"}, httpConfigSecret: {name: "` + name + `", key: "` + name + `"}, caConfigMap: {name: "` + name + `", key: "` + name + `"}}
 `
 			}
 			namespace := name
@@ -781,6 +787,8 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 					continue
 				}
 				switch {
+				case v.Name == "http-config":
+					got = append(got, v.Secret.SecretName+strings.Repeat(" in part", len(v.Secret.Items))+" at "+m.MountPath)
 				case v.Secret != nil:
 					got = append(got, v.Secret.SecretName+"."+v.Secret.Items[0].Key+" at "+m.MountPath+"/"+v.Secret.Items[0].Path)
 				case v.Name == "ca":
@@ -790,16 +798,17 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 		}
 		want := []string{
 			"certificate.tls.crt at /etc/plimsoll/tls/tls.crt", "token.app at /etc/plimsoll/application-key/application-key",
-			"token.token at /etc/plimsoll/token/token", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
+			"http-config at /etc/plimsoll/http-config", "token.token at /etc/plimsoll/token/token", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
 		}
 		if d.Name != "plimsoll" {
 			want = want[1:]
 		}
 		if d.Name == "plimsoll-load-watcher" {
 			want[0] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
-			want[2] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
+			want[3] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
 			for _, flag := range []string{
 				"--token-file=/etc/plimsoll/token/token", "--application-key-file=/etc/plimsoll/application-key/application-key", "--ca-file=/etc/plimsoll/ca/ca.crt",
+				"--http-config-file=/etc/plimsoll/http-config/config.yaml",
 			} {
 				if !slices.Contains(spec.Containers[0].Command, flag) {
 					t.Errorf("%s has no flag %s: %q", d.Name, flag, spec.Containers[0].Command)

@@ -179,7 +179,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 {{- $deployment := eq $.Values.target "Deployment" -}}
-{{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "applicationKeyFile" (dict "dir" "/etc/plimsoll/application-key/" "what" "Secret" "value" "applicationKeySecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
+{{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "applicationKeyFile" (dict "dir" "/etc/plimsoll/application-key/" "what" "Secret" "value" "applicationKeySecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") "httpConfigFile" (dict "dir" "/etc/plimsoll/http-config/" "what" "Secret" "value" "httpConfigSecret") -}}
 {{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
 {{- if not $deployment -}}
 {{- fail (printf "%s.%s is %s, but with target %s nothing is mounted there. Use a path that exists in the scheduler's container, or leave the field out" $where $field (get $provider $field) $.Values.target) -}}
@@ -291,15 +291,17 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{- (fromYaml (include "plimsoll.config" .)).leaderElection | toJson -}}
 {{- end -}}
 
-{{- /* The volumes for credentials and a CA bundle, from values with tokenSecret, applicationKeySecret and caConfigMap. */ -}}
+{{- /* The volumes from values with tokenSecret, applicationKeySecret, httpConfigSecret and caConfigMap. */ -}}
 {{- define "plimsoll.volumes" -}}
-{{- range $name, $secret := dict "token" .tokenSecret "application-key" (.applicationKeySecret | default dict) -}}
+{{- range $name, $secret := dict "token" .tokenSecret "application-key" (.applicationKeySecret | default dict) "http-config" (.httpConfigSecret | default dict) -}}
 {{- if $secret.name -}}
 - name: {{ $name }}
   secret:
     secretName: {{ $secret.name | quote }}
+    {{- if ne $name "http-config" }}
     items:
     - {key: {{ $secret.key | quote }}, path: {{ $name }}}
+    {{- end }}
 {{ end -}}
 {{- end -}}
 {{- if .caConfigMap.name -}}
@@ -317,7 +319,7 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{- end -}}
 
 {{- define "plimsoll.volumeMounts" -}}
-{{- range $name, $object := dict "token" .tokenSecret "application-key" (.applicationKeySecret | default dict) "ca" .caConfigMap -}}
+{{- range $name, $object := dict "token" .tokenSecret "application-key" (.applicationKeySecret | default dict) "http-config" (.httpConfigSecret | default dict) "ca" .caConfigMap -}}
 {{- if $object.name -}}
 - name: {{ $name }}
   mountPath: /etc/plimsoll/{{ $name }}
