@@ -60,7 +60,7 @@ func Last(ctx context.Context, c *cluster.Connection, target Target, now clock.P
 	}
 	last := newestRecord(list.Items, pod, now.Now())
 	if last == nil {
-		if _, err := target.get(ctx, c, name); err != nil {
+		if _, err := target.get(ctx, c); err != nil {
 			return nil, err
 		}
 		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Enable records of decisions, in the chart by "+

@@ -48,7 +48,7 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 	if x.Namespace != "" && x.Namespace != name {
 		return nil, fmt.Errorf("--namespace: %s, but the namespace %s is named too; leave out one", x.Namespace, name)
 	}
-	if _, err := x.Target.get(ctx, x.connection, name); err != nil {
+	if _, err := x.Target.get(ctx, x.connection); err != nil {
 		return nil, err
 	}
 	cluster, err := x.open(ctx)

@@ -100,7 +100,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 	case r.Target.Kind.Kind == "Namespace":
 		return x.namespace(ctx)
 	}
-	object, err := r.Target.get(ctx, c, r.Target.Name)
+	object, err := r.Target.get(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 func (r *Request) explainLent(
 	ctx context.Context, c *cluster.Connection, configuration *cluster.Configuration,
 ) (result Result, lent bool, err error) {
-	object, err := r.Target.get(ctx, c, r.Target.Name)
+	object, err := r.Target.get(ctx, c)
 	if err != nil {
 		return nil, false, err
 	}

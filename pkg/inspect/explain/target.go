@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 )
 
@@ -75,66 +73,26 @@ func (k *Kind) client(c kubernetes.Interface) rest.Interface {
 	return c.CoreV1().RESTClient()
 }
 
-// names lists the names of the kind's objects in the namespace, from the API server's cache.
-func (k *Kind) names(ctx context.Context, c kubernetes.Interface, namespace string) ([]string, error) {
-	list, err := k.client(c).Get().NamespaceIfScoped(namespace, k.Kind != "Namespace").Resource(k.Resource).
-		Param("resourceVersion", "0").Do(ctx).Get()
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	err = meta.EachListItem(list, func(object runtime.Object) error {
-		names = append(names, object.(metav1.Object).GetName())
-		return nil
-	})
-	return names, err
-}
-
-// get returns the object. If it does not exist, the error names those of similar names.
-func (k *Kind) get(ctx context.Context, c *cluster.Connection, name string) (runtime.Object, error) {
-	namespace := c.Namespace
-	if k.Kind == "Namespace" {
-		namespace = ""
-	}
-	object, err := k.client(c.Client).Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.Resource).Name(name).Do(ctx).Get()
-	switch {
-	case apierrors.IsNotFound(err):
-		names, listErr := k.names(ctx, c.Client, namespace)
-		if listErr != nil {
-			names = nil // the advice lacks the names
-		}
-		return nil, k.notFound(namespace, name, names)
-	case err != nil:
-		return nil, fmt.Errorf("%s %s: %w", k.Type(), name, err)
-	}
-	return object, nil
-}
-
-func (k *Kind) notFound(namespace, name string, names []string) error {
-	message := fmt.Sprintf("%s %s: not found", k.Type(), name)
-	if namespace != "" {
-		message += " in namespace " + namespace
-	}
-	similar := configlint.SimilarNames(name, names)
-	switch {
-	case len(similar) > 0:
-		message += "; did you mean " + strings.Join(similar, " or ") + "?"
-	case len(names) > 0:
-		slices.Sort(names)
-		message += fmt.Sprintf(", which has %s: %s;", text.Count(len(names), k.Type()), text.FirstN(names))
-	default:
-		message += ";"
-	}
-	if namespace != "" {
-		message += " use -n for another namespace, or -f for a file"
-	}
-	return fmt.Errorf("%s", strings.TrimSuffix(message, ";"))
-}
-
 // Target names the object that is explained.
 type Target struct {
 	Kind
 	Name string
+}
+
+// get returns the object of the connection's namespace, or the namespace.
+func (t *Target) get(ctx context.Context, c *cluster.Connection) (runtime.Object, error) {
+	scoped := t.Kind.Kind != "Namespace"
+	object, err := t.client(c.Client).Get().NamespaceIfScoped(c.Namespace, scoped).Resource(t.Resource).Name(t.Name).Do(ctx).Get()
+	switch {
+	case apierrors.IsNotFound(err) && !scoped:
+		return nil, fmt.Errorf("%s %s: not found", t.Type(), t.Name)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%s %s: not found in namespace %s; use -n for another namespace, or -f for a file",
+			t.Type(), t.Name, c.Namespace)
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: %w", t.Type(), t.Name, err)
+	}
+	return object, nil
 }
 
 // JSON returns the object of the namespace as kubectl get prints it.
