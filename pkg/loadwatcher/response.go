@@ -1,12 +1,8 @@
 package loadwatcher
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"net/http"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,66 +24,30 @@ const (
 type cachedResponse struct {
 	mu       sync.Mutex
 	snapshot *load.Snapshot
-	// validUntil is when response expires.
+	// validUntil is when body expires.
 	validUntil time.Time
-	response   *response
+	body       []byte
 }
 
-// response is the load of nodes, encoded. It has no body if no load is known.
-type response struct {
-	body   []byte
-	packed func() []byte
-}
-
-func (a *response) known() bool { return a.body != nil }
-
-func (a *response) write(w http.ResponseWriter, r *http.Request) {
-	body := a.body
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Vary", "Accept-Encoding")
-	if acceptsGzip(r.Header) {
-		body = a.packed()
-		header.Set("Content-Encoding", "gzip")
-	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // it fails only if the client is gone
-}
-
-func acceptsGzip(header http.Header) bool {
-	for _, encoding := range strings.Split(strings.Join(header.Values("Accept-Encoding"), ","), ",") {
-		name, weight, _ := strings.Cut(encoding, ";")
-		if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			continue
-		}
-		_, q, weighted := strings.Cut(weight, "=")
-		if !weighted {
-			return true
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
-		return err == nil && value > 0
-	}
-	return false
-}
-
-// responseOver returns the load of all nodes over a served window. Concurrent calls wait for one to encode it.
-func (s *server) responseOver(logger klog.Logger, window time.Duration) *response {
+// responseOver returns the load of all nodes over a served window as JSON; nil if no load is known. Concurrent calls wait for one
+// to encode it.
+func (s *server) responseOver(logger klog.Logger, window time.Duration) []byte {
 	c, snapshot, now := s.responses[window], s.publisher.Latest(), s.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.response != nil && c.snapshot == snapshot && (!c.response.known() || !now.After(c.validUntil)) {
-		return c.response // one without load stays true until there is another snapshot
+	if c.snapshot == snapshot && (c.body == nil || !now.After(c.validUntil)) {
+		return c.body // one without load stays true until there is another snapshot
 	}
 	fresh := s.freshLoad(snapshot.Over(window), s.nodes.Names(), now)
-	c.snapshot, c.response = snapshot, s.encode(logger, window, now, fresh.within(s.spread()))
+	c.snapshot, c.body = snapshot, s.encode(logger, window, now, fresh.within(s.spread()))
 	c.validUntil = fresh.until
 	if earliest := now.Add(minValidity); earliest.After(c.validUntil) {
 		c.validUntil = earliest
 	}
-	return c.response
+	return c.body
 }
 
-func (s *server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
+func (s *server) responseFor(logger klog.Logger, node string, window time.Duration) []byte {
 	now := s.clock.Now()
 	fresh := s.freshLoad(s.publisher.Latest().Over(window), []string{node}, now)
 	return s.encode(logger, window, now, fresh.samples)
@@ -128,39 +88,25 @@ func (s *server) freshLoad(table *load.Table, names []string, now time.Time) fre
 // Clients have its last sample, and its age, from an earlier response.
 func (f freshLoad) within(spread time.Duration) []load.Sample {
 	earliest := f.newest.Add(-spread)
-	samples := make([]load.Sample, 0, len(f.samples))
-	for i := range f.samples {
-		if !f.samples[i].End.Before(earliest) {
-			samples = append(samples, f.samples[i])
-		}
-	}
-	return samples
+	return slices.DeleteFunc(f.samples, func(s load.Sample) bool { return s.End.Before(earliest) })
 }
 
-// encode returns the samples as a response over window. Momentary samples keep their window of 0.
+// encode returns the samples as a response over window; nil without samples. Momentary samples keep their window of 0.
 // All others get window, even if the source has been read for less time.
 // The format has one window for all nodes. Too long a window makes pods count as uncovered, which is safer than as covered.
-func (s *server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
+func (s *server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) []byte {
 	if len(samples) == 0 {
-		return &response{}
+		return nil
 	}
 	for i := range samples {
 		if samples[i].Window != 0 {
 			samples[i].Window = window
 		}
 	}
-	plain, err := json.Marshal(wire.FromSamples(s.source, now, window, samples))
+	body, err := json.Marshal(wire.FromSamples(s.source, now, window, samples))
 	if err != nil {
 		logger.Error(err, "Load cannot be encoded") // no load that passed load.Stat.Checked does this
-		return &response{}
+		return nil
 	}
-	return &response{body: plain, packed: sync.OnceValue(func() []byte { return pack(plain) })}
-}
-
-func pack(plain []byte) []byte {
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	_, _ = w.Write(plain) // a Buffer returns no error
-	_ = w.Close()
-	return packed.Bytes()
+	return body
 }

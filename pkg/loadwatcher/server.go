@@ -92,7 +92,7 @@ func (s *server) counted(next http.Handler) http.Handler {
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	if s.responseOver(klog.FromContext(r.Context()), s.window).known() {
+	if s.responseOver(klog.FromContext(r.Context()), s.window) != nil {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -111,19 +111,20 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	resp := s.responseOver(logger, window)
-	if !resp.known() {
+	body := s.responseOver(logger, window)
+	if body == nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	if host := query.Get("host"); host != "" {
-		resp = s.responseFor(logger, host, window)
-		if !resp.known() {
+		if body = s.responseFor(logger, host, window); body == nil {
 			http.Error(w, "No metrics found for host "+host, http.StatusNotFound)
 			return
 		}
 	}
-	resp.write(w, r)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // it fails only if the client is gone
 }
 
 func (s *server) windowOf(requested string) (time.Duration, error) {

@@ -1,7 +1,6 @@
 package loadwatcher
 
 import (
-	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -274,7 +273,6 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 			for _, target := range []string{"/watcher", "/watcher/health", "/watcher?window=5m"} {
 				f.get(t, "GET", target)
 			}
-			f.get(t, "GET", "/watcher", "Accept-Encoding", "gzip")
 		})
 	}
 	wg.Wait()
@@ -316,28 +314,6 @@ func TestExpiringNodesEncodeOneResponseASecond(t *testing.T) {
 	// At first of all three, a second later of none, which is known to stay so.
 	if f.nodes.asked != 2 {
 		t.Errorf("%d answers were made, want 2", f.nodes.asked)
-	}
-}
-
-func TestGzip(t *testing.T) {
-	f := newFixture("n1", "n2")
-	f.publishTwo()
-	for accepted, packed := range map[string]bool{
-		"gzip": true, "deflate, GZIP": true, "br;q=1.0, gzip;q=0.8": true,
-		"": false, "identity": false, "gzip;q=0": false, "gzip; q=0.0": false, "xgzip": false, "gzip;q=x": false,
-	} {
-		t.Run(accepted, func(t *testing.T) {
-			resp := f.get(t, "GET", "/watcher", "Accept-Encoding", accepted)
-			if got := resp.Header.Get("Content-Encoding"); got == "gzip" != packed {
-				t.Fatalf("Content-Encoding %q", got)
-			}
-			if packed {
-				plain, err := gzip.NewReader(resp.Body)
-				check.OK(t, err)
-				resp.Body = plain
-			}
-			check.Equal(t, "body", headOf5m+n1Of5m+","+n2Of5m+tail, bodyOf(t, resp))
-		})
 	}
 }
 
