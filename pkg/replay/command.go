@@ -31,10 +31,8 @@ By default, pods are generated: bursts of replicas of some 1,650 workloads on 10
 generated like those of PlanetLab; --traces reads real ones. Equal seeds give equal pods.
 
 Policies beside your own:
-  stock          the stock scheduler
-  most-allocated the stock scheduler, packing by requests
-  random         any feasible node
-  clairvoyant    knows the future usage of placed pods: a bound for real policies
+  stock       the stock scheduler
+  clairvoyant knows the future usage of placed pods: a bound for real policies
 
 To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
 stock+rebalance. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.

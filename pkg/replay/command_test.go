@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -66,12 +65,12 @@ func TestCommand_Table(t *testing.T) {
 }
 
 func TestCommand_JSON(t *testing.T) {
-	out, err := check.Execute(t.Context(), Command(), "--load", check.File(t, "pods.jsonl", twoPods), "-o", "json", "--policies", "random")
+	out, err := check.Execute(t.Context(), Command(), "--load", check.File(t, "pods.jsonl", twoPods), "-o", "json", "--policies", "stock")
 	check.OK(t, err)
 	var result report.Result
 	check.OK(t, json.Unmarshal([]byte(out), &result))
-	if reports := result.Reports; len(reports) != 1 || reports[0].Policies[0].Name != engine.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
-		t.Errorf("%+v; want a report with 30 hot minutes of %s", result, engine.Random)
+	if reports := result.Reports; len(reports) != 1 || reports[0].Policies[0].Name != report.Stock || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
+		t.Errorf("%+v; want a report with 30 hot minutes of %s", result, report.Stock)
 	}
 }
 
@@ -98,7 +97,7 @@ func TestCommand_Interrupted(t *testing.T) {
 
 func TestCommand_NameIsSafeForATerminal(t *testing.T) {
 	load := check.File(t, "pods.jsonl", strings.Replace(twoPods, "two pods", `\u001b[2Jtwo`, 1))
-	out, err := check.Execute(t.Context(), Command(), "--load", load, "--policies", "random")
+	out, err := check.Execute(t.Context(), Command(), "--load", load, "--policies", "stock")
 	if err != nil || strings.Contains(out, "\x1b") || !strings.Contains(out, "[2Jtwo: 1 node,") {
 		t.Errorf("error %v and output %q; want the name without control characters", err, out)
 	}

@@ -125,8 +125,7 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	registry := metrics.NewKubeRegistry()
 	e.provider = newLoadProvider(e.measured, e.clock, registry)
 	factories := plugins.NewRegistry(e.provider, e.clock, registry.MustRegister)
-	baselines := frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
-	if err := factories.Merge(baselines); err != nil {
+	if err := factories.Merge(frameworkruntime.Registry{clairvoyantName: e.newClairvoyant}); err != nil {
 		return nil, err
 	}
 	var err error

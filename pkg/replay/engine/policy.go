@@ -79,39 +79,24 @@ profiles:
       - {name: %s}
     score:
       disabled: [%s]
-  pluginConfig: [%s]
 `
 
-// Policies without a configuration, beside report.Stock and report.Clairvoyant.
-const (
-	MostAllocated = "most-allocated"
-	Random        = "random"
-)
-
 // BuiltinPolicies returns the names of the policies without a configuration.
-func BuiltinPolicies() []string {
-	return []string{report.Stock, MostAllocated, Random, report.Clairvoyant}
-}
+func BuiltinPolicies() []string { return []string{report.Stock, report.Clairvoyant} }
 
 // BuiltinPolicy returns one of the BuiltinPolicies.
 func BuiltinPolicy(name string) (Policy, error) {
-	const packing = "scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}"
-	const requestScores = "{name: NodeResourcesFit}, {name: PodTopologySpread}"
 	switch name {
 	case report.Stock:
-		return builtin(name, 0, "NodeResourcesBalancedAllocation", "", "")
-	case MostAllocated:
-		return builtin(name, 0, "NodeResourcesBalancedAllocation", "", "{name: NodeResourcesFit, args: {"+packing+"}}")
-	case Random:
-		return builtin(name, 100, randomName, requestScores, "")
+		return builtin(name, 0, "NodeResourcesBalancedAllocation", "")
 	case report.Clairvoyant:
-		return builtin(name, 100, clairvoyantName, requestScores, "")
+		return builtin(name, 100, clairvoyantName, "{name: NodeResourcesFit}, {name: PodTopologySpread}")
 	}
 	return Policy{}, fmt.Errorf("unknown policy %q; write one of %s", name, strings.Join(BuiltinPolicies(), ", "))
 }
 
-func builtin(name string, percentage int, plugin, disabledScores, args string) (Policy, error) {
-	configuration, err := configlint.Decode(fmt.Appendf(nil, builtinProfile, percentage, name, plugin, disabledScores, args))
+func builtin(name string, percentage int, plugin, disabledScores string) (Policy, error) {
+	configuration, err := configlint.Decode(fmt.Appendf(nil, builtinProfile, percentage, name, plugin, disabledScores))
 	return Policy{Name: name, configuration: configuration}, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -49,10 +50,12 @@ func TestLoadProvider_EveryStatistic(t *testing.T) {
 		}
 		for args, want := range chosen {
 			t.Run(d.Name+"/"+args, func(t *testing.T) {
-				p, err := builtin("p", 0, d.Name, "", fmt.Sprintf("{name: %s, args: {%s}}", d.Name, args))
+				const profile = builtinProfile + "  pluginConfig: [{name: %[3]s, args: {%[5]s}}]\n"
+				configuration, err := configlint.Decode(fmt.Appendf(nil, profile, 0, "p", d.Name, "", args))
 				if err != nil {
 					t.Fatal(err)
 				}
+				p := Policy{Name: "p", configuration: configuration}
 				e, err := newEngine(t.Context(), tiny(nil), p)
 				if err != nil {
 					t.Fatal(err)

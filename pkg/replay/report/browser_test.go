@@ -252,7 +252,7 @@ func manyPolicies() *Report {
 	r := synthetic(
 		1000,
 		2,
-		append(policyNames, "profile-of-a-cluster-with-quite-a-long-name", "random", "most-allocated", "B", "C", "D", "E")...)
+		append(policyNames, "profile-of-a-cluster-with-quite-a-long-name", "F", "G", "B", "C", "D", "E")...)
 	last := &r.Policies[len(r.Policies)-1].Runs[0]
 	last.Pending, last.PendingMinutes, last.Moves = 12, 34567, 464
 	return r

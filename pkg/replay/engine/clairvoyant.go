@@ -14,26 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-const (
-	randomName      = "Random"
-	clairvoyantName = "Clairvoyant"
-)
-
-// random scores all nodes equally, so that the scheduler chooses one at random.
-type random struct{}
-
-func newRandom(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
-	return random{}, nil
-}
-
-// Name returns the name of the plugin.
-func (random) Name() string { return randomName }
-
-func (random) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return config.MinNodeScore, nil
-}
-
-func (random) ScoreExtensions() minor.ScoreExtensions { return nil }
+const clairvoyantName = "Clairvoyant"
 
 // clairvoyant knows the future usage of the placed pods and of the incoming pod, but not of later pods. It chooses the node where
 // the pod adds least to the cost of overload.
