@@ -141,8 +141,8 @@ func (v validator) nodeLabels(names []string) {
 	for i, label := range names {
 		// Only names of the legacy character set can be written without quotes, which every server understands.
 		v.index(i).check(model.LegacyValidation.IsValidLabelName(label), label,
-			"must be a Prometheus label name, a letter or underscore followed by letters, digits and underscores: "+
-				"write the label as Prometheus shows it, such as kubernetes_node")
+			"must be a letter or underscore followed by letters, digits and underscores, such as k8s_node_name: other names, such as "+
+				"k8s.node.name, are not read; let the server translate or relabel them")
 		if seen.Has(label) {
 			v.add(field.Duplicate(v.path.Index(i), label))
 		}

@@ -533,7 +533,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{provider(prometheus, "nodeLabels: ["+strings.Repeat("node, ", 33)+"]"), refused("metricProvider.nodeLabels", "33 labels", "at most 32")},
 		{provider(prometheus, "nodeLabels: []"), refused("metricProvider.nodeLabels", "Required", "at least one label", "leave the field out")},
 		{provider(prometheus, "nodeLabels: [node, kubernetes.io/hostname, '', 1st, _ok1]"), []refusal{
-			{path: "metricProvider.nodeLabels[1]", parts: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as kubernetes_node"}},
+			{path: "metricProvider.nodeLabels[1]", parts: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as k8s_node_name"}},
 			{path: "metricProvider.nodeLabels[2]", parts: []string{`""`}}, {path: "metricProvider.nodeLabels[3]", parts: []string{`"1st"`}},
 		}},
 		{provider(prometheus, "nodeLabels: [node, instance, node]"), refused("metricProvider.nodeLabels[2]", "Duplicate", `"node"`)},

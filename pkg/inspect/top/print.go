@@ -176,6 +176,12 @@ func (n *Nodes) Notes() (lines []string) {
 		}
 		return "contested, so requests count: " + row.Contested.High + " and " + row.Contested.Low + " measure different loads."
 	})...)
+	lines = append(lines, n.problems("another dialect", func(row *Row) string {
+		if row.Dialect == "" {
+			return ""
+		}
+		return "read by dialect " + row.Dialect + "."
+	})...)
 	return append(lines, n.Problems...)
 }
 

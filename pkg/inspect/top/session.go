@@ -19,7 +19,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
@@ -243,10 +242,7 @@ func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error)
 		return nil, err
 	}
 	s.complete(&nodes.View)
-	contested := s.contested()
-	for _, row := range nodes.Nodes {
-		row.Contested = contested[row.Name]
-	}
+	s.addSources(nodes.Nodes)
 	Sort(nodes.Nodes, selected.Order, selected.Reverse)
 	return nodes, nil
 }
@@ -278,19 +274,32 @@ func (s *Session) refreshOrigins(ctx context.Context) {
 	}
 }
 
-// contested returns the nodes that have no load because target sets of the plugin's source differ, by name.
-func (s *Session) contested() map[string]*source.Contested {
-	nodes := map[string]*source.Contested{}
+// addSources says of nodes what the plugin's source does with them: that target sets differ, or that another dialect reads the node.
+func (s *Session) addSources(rows []*Row) {
+	nodes := map[string]*Row{}
+	for _, row := range rows {
+		row.Contested, row.Dialect = nil, ""
+		nodes[row.Name] = row
+	}
 	for _, status := range s.cluster.Sources() {
 		p, ok := status.Source.(*prometheus.Source)
 		if !ok || !slices.Contains(status.Readers, s.reader.plugin.Reader()) {
 			continue
 		}
-		for _, c := range p.Diagnosis().Contested {
-			nodes[c.Node] = &c
+		d := p.Diagnosis()
+		for _, c := range d.Contested {
+			if row := nodes[c.Node]; row != nil {
+				row.Contested = &c
+			}
+		}
+		for dialect, names := range d.Further {
+			for _, name := range names {
+				if row := nodes[name]; row != nil {
+					row.Dialect = string(dialect)
+				}
+			}
 		}
 	}
-	return nodes
 }
 
 func (s *Session) complete(v *View) {

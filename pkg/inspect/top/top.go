@@ -107,6 +107,8 @@ type Row struct {
 	AnnotationProblem string `json:"annotationProblem,omitempty"`
 	// Contested has the target sets that measure the node differently, so that it has no load; nil if none do. Session sets it.
 	Contested *source.Contested `json:"contested,omitempty"`
+	// Dialect reads the node's load where the dialect of most nodes does not. Session sets it.
+	Dialect string `json:"dialect,omitempty"`
 	// Pods is the number of pods on the node.
 	Pods int `json:"pods"`
 	// Profiles are the schedulerNames of the pods, sorted.
