@@ -20,8 +20,8 @@ const (
 // Dialect names the family of series that hold a node's load.
 type Dialect string
 
-// Auto takes the first of Prometheus' dialects with at least half as many nodes as the best. The next ones measure the nodes that it
-// lacks. It searches again when that returns no data. The last two are those of Datadog.
+// Auto takes the first of Prometheus' dialects with at least half as many nodes as the best. The next ones measure the nodes that
+// it lacks. It searches again when that returns no data. The last two are those of Datadog.
 const (
 	DialectAuto         Dialect = "Auto"
 	DialectNodeExporter Dialect = "NodeExporter"

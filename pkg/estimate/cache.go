@@ -151,9 +151,9 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 		n.freshUntil[r] = freshUntil(&measured[r], c.config.Trust)
 	}
 	n.uncovered = previous.uncovered.update(previous.pods, n.pods, horizonOf(measured), c)
-	capacity := [load.ResourceCount]float64{load.CPU: previous.fresh[load.CPU].Base, load.Memory: previous.fresh[load.Memory].Base}
+	capacity := podusage.Amounts{load.CPU: previous.fresh[load.CPU].Base, load.Memory: previous.fresh[load.Memory].Base}
 	if previous.node != node.Node() {
-		capacity = load.CapacityOf(node.Node()).Amounts
+		capacity = podusage.CapacityOf(node.Node()).Amounts
 	}
 	for r := range load.ResourceCount {
 		n.fresh[r] = fresh(&measured[r], capacity[r], amountOf(node.GetAllocatable(), r))

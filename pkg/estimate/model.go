@@ -83,7 +83,7 @@ func (m *Model) tableOf(s *load.Snapshot) *load.Table {
 // State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) (e Estimate) {
 	measured, now := m.tableOf(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
-	capacity, allocatable := load.CapacityOf(node).Amounts, podusage.AmountsOf(node.Status.Allocatable)
+	capacity, allocatable := podusage.CapacityOf(node).Amounts, podusage.AmountsOf(node.Status.Allocatable)
 	for r := range load.ResourceCount {
 		if state := measured[r].State(now, m.config.Trust); state != load.Fresh {
 			e[r].State = state

@@ -345,7 +345,7 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 	}
 	var total podusage.Amounts
 	for _, node := range nodes {
-		t.capacities[node.Name] = load.CapacityOf(node).Amounts
+		t.capacities[node.Name] = podusage.CapacityOf(node).Amounts
 		allocatable := podusage.AmountsOf(node.Status.Allocatable)
 		t.allocatable[node.Name] = allocatable
 		for r := range total {

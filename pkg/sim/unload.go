@@ -69,7 +69,7 @@ func (u *LeavingUsage) covered(
 ) map[string]podusage.Amounts {
 	view, shares := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	for _, node := range nodes {
-		capacity, known := load.CapacityOf(node.Node()).Amounts, table.Node(node.Node().Name)
+		capacity, known := podusage.CapacityOf(node.Node()).Amounts, table.Node(node.Node().Name)
 		var share podusage.Amounts
 		for _, pod := range view.Pods(node) {
 			if !leaving[pod.Pod.UID] {

@@ -10,7 +10,7 @@ import (
 
 // foreignFlags are flags of other programs that the docs name alone.
 var foreignFlags = map[string]string{
-	"event-ttl": "kube-apiserver", "feature-gates": "kube-apiserver", "kube-version": "helm", "patches": "kubeadm",
+	"endpoint-strict": "Thanos", "event-ttl": "kube-apiserver", "feature-gates": "kube-apiserver", "kube-version": "helm", "patches": "kubeadm",
 	"runtime-config": "kube-apiserver",
 }
 

@@ -29,7 +29,8 @@ func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []
 	}
 	return []Finding{{
 		Code: QueryOfAbsence, Field: field, Details: []any{"query", query},
-		Advice: "divide used seconds by all seconds, such as " + `sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait"}[$window]))` +
+		Advice: "divide used seconds by all seconds, such as " +
+			`sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait"}[$window]))` +
 			" / sum by (node) (rate(node_cpu_seconds_total[$window]))",
 	}}
 }

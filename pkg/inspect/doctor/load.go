@@ -201,7 +201,7 @@ func (s *sourceFacts) checkDialect() []Result {
 // checkPartial shows the words of a server that answers without a part of its data.
 func (s *sourceFacts) checkPartial() []Result {
 	if err := s.diagnosis.Partial(); err != nil {
-		return Warn(Advise("Nodes of that part keep their last load until it expires. Let the server reach all of its stores."), "%v", err)
+		return Warn(Advise("Nodes of that part keep their last load until it expires. Let the server reach its stores."), "%v", err)
 	}
 	return Fine("no answer says that it lacks data")
 }

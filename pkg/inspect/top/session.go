@@ -274,7 +274,7 @@ func (s *Session) refreshOrigins(ctx context.Context) {
 	}
 }
 
-// addSources says of nodes what the plugin's source does with them: that target sets differ, or that another dialect reads the node.
+// addSources adds what the plugin's source says of nodes: that target sets differ, or that another dialect reads the node.
 func (s *Session) addSources(rows []*Row) {
 	nodes := map[string]*Row{}
 	for _, row := range rows {

@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -236,7 +237,7 @@ func (l *look) view() View {
 
 func (l *look) node(info fwk.NodeInfo) *Row {
 	amountOf := [load.ResourceCount]func(fwk.Resource) int64{fwk.Resource.GetMilliCPU, fwk.Resource.GetMemory}
-	capacity := load.CapacityOf(info.Node()).Amounts
+	capacity := podusage.CapacityOf(info.Node()).Amounts
 	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods()), Profiles: profilesOn(info), Labels: info.Node().Labels}
 	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
 	n.AnnotationProblem = line.AnnotationProblem

@@ -184,7 +184,7 @@ func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, s
 	if f.Unchanged && earlier.from <= moment && moment < earlier.until {
 		n = *earlier
 	} else {
-		n.capacity = load.CapacityOf(f.Node.Node()).Amounts
+		n.capacity = podusage.CapacityOf(f.Node.Node()).Amounts
 		e.sum(&n, f.Pods, estimate.Allocatable(f.Node), moment)
 	}
 	for r := range load.ResourceCount {

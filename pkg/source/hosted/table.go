@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -64,7 +65,7 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	if len(series.stats) == 0 || series.newest.Before(rng.oldest(now)) {
 		return
 	}
-	capacity := load.CapacityOf(t.nodes[position])
+	capacity := podusage.CapacityOf(t.nodes[position])
 	for i, window := range rng.Windows {
 		if t.stats[window] == nil {
 			t.stats[window] = make([][load.ResourceCount]measured, len(t.nodes))

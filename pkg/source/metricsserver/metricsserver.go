@@ -26,6 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
@@ -207,7 +208,7 @@ func (r *result) add(object *nodeMetrics) {
 	}
 	delete(r.rest, node.Name)
 	sample := load.Sample{Node: node.Name, End: object.Timestamp.Time}
-	capacity := load.CapacityOf(node).Amounts
+	capacity := podusage.CapacityOf(node).Amounts
 	for i := range load.ResourceCount {
 		sample.Stats[i] = utilization(i, object.Usage, capacity[i])
 	}

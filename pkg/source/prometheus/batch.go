@@ -128,6 +128,18 @@ func earliest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
+// rejectedOf counts the numbers that were not used, and the responses that lack data.
+func rejectedOf(results []*response.Result) source.Rejected {
+	rejected := source.Rejected{}
+	for _, r := range results {
+		rejected.Add(r.Rejected)
+		if r.Partial != nil {
+			rejected.Add(source.Rejected{load.PartialResponse: 1})
+		}
+	}
+	return rejected
+}
+
 // serverTime returns the time for which the server evaluated the queries, if it was asked for.
 func serverTime(results []*response.Result) []time.Time {
 	if r := response.Find(results, promql.ServerTime); r != nil && !r.Evaluated.IsZero() {

@@ -2,8 +2,8 @@
 //
 // A promql.Dialect, or custom queries, select the series. Each value has a separate query: one that fails costs no other value.
 // A refresh sends four queries per window, two per quantile, and one for the times of the newest samples. Their number does not
-// depend on that of the nodes. While Auto looks for a dialect there are up to eight more for a window. It looks again while the dialect measures
-// less than half of the nodes. The same queries also read other dialects, of the nodes that the first one lacks.
+// depend on that of the nodes. While Auto looks for a dialect there are up to eight more for a window. It looks again while the
+// dialect measures less than half of the nodes. The same queries also read other dialects, of the nodes that the first one lacks.
 //
 // Queries omit the time. Where clocks differ, a time of ours could miss the newest data.
 //
@@ -149,29 +149,17 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	wait.Wait()
 
 	results := slices.Concat(loads, metrics)
-	d := diagnosis.Diagnosis{Endpoint: s.client.Endpoint(), Dialect: s.dialect, Tried: s.tried, Undetected: undetected}
-	for i, dialect := range dialectsOf(loads, qr.Matcher) {
-		if dialect != "" && dialect != s.dialect {
-			if d.Further == nil {
-				d.Further = map[promql.Dialect][]string{}
-			}
-			d.Further[dialect] = append(d.Further[dialect], qr.Matcher.Nodes[i].Name)
-		}
+	d := diagnosis.Diagnosis{
+		Endpoint: s.client.Endpoint(), Dialect: s.dialect, Further: s.further(loads, qr.Matcher), Tried: s.tried, Undetected: undetected,
 	}
 	s.diagnosis = diagnosis.New(d, qr.Matcher, results, measures, s.timeout)
 	wanted := promql.Mean
 	if !measures {
 		wanted = promql.NodeMetric
 	}
-	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher), Rejected: source.Rejected{}}
+	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher), Rejected: rejectedOf(results)}
 	if !s.planner.NeedsDialect() {
 		loads = slices.Concat(metrics, loads) // the time of the server dates them
-	}
-	for _, r := range results {
-		batch.Rejected.Add(r.Rejected)
-		if r.Partial != nil {
-			batch.Rejected.Add(source.Rejected{load.PartialResponse: 1})
-		}
 	}
 	batch.Contested = s.diagnosis.Contested
 	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {
@@ -181,6 +169,20 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	batch.Samples = samplesOf(loads, qr.Matcher, windows, quantiles)
 	batch.UnmatchedCount = min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched)
 	return batch, nil
+}
+
+// further returns the names of the nodes that other dialects than the first measure.
+func (s *Source) further(loads []*response.Result, m *response.Matcher) map[promql.Dialect][]string {
+	var further map[promql.Dialect][]string
+	for i, dialect := range dialectsOf(loads, m) {
+		if dialect != "" && dialect != s.dialect {
+			if further == nil {
+				further = map[promql.Dialect][]string{}
+			}
+			further[dialect] = append(further[dialect], m.Nodes[i].Name)
+		}
+	}
+	return further
 }
 
 func (s *Source) querier() (*response.Querier, error) {

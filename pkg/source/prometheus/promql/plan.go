@@ -288,8 +288,8 @@ func (p *Planner) ByCluster(d Dialect) string {
 // Down is the query for the targets that cannot be scraped.
 const Down = "up == 0"
 
-// NodeMetrics returns the queries for NodeMetrics' expressions. Nothing else dates their values, or those of custom queries that have
-// no newest samples, than the server's time: its query is the first.
+// NodeMetrics returns the queries for NodeMetrics' expressions. The first is for the time of the server: nothing else dates their
+// values, and those of custom queries without newest samples.
 func (p *Planner) NodeMetrics(expressions []string) (queries []Query) {
 	if len(expressions) > 0 || !p.NeedsDialect() && len(p.newestSample(nil, time.Minute)) == 0 {
 		queries = append(queries, Query{Kind: ServerTime, PromQL: "vector(time())"})

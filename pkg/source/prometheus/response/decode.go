@@ -17,6 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -300,17 +301,17 @@ type Matcher struct {
 	// Only has the dialect of each Node's values; empty where any dialect may measure the Node.
 	Only []promql.Dialect
 	// capacities are those of Nodes.
-	capacities []load.Capacity
+	capacities []podusage.Capacity
 }
 
 // NewMatcher returns a Matcher by labels, the preferred one first. excerpt cleans a server's text.
 func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
 	m := &Matcher{
 		Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt,
-		Only: make([]promql.Dialect, len(nodes)), capacities: make([]load.Capacity, len(nodes)),
+		Only: make([]promql.Dialect, len(nodes)), capacities: make([]podusage.Capacity, len(nodes)),
 	}
 	for i, node := range nodes {
-		m.capacities[i] = load.CapacityOf(node)
+		m.capacities[i] = podusage.CapacityOf(node)
 	}
 	return m
 }

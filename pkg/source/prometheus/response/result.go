@@ -113,7 +113,8 @@ func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 	}
 	at, found := m.Index.Match(s.Metric[instanceLabel])
 	c.all = append(c.all, claim{
-		position: position, order: order, dialect: reading.Dialect, value: value, own: found && at == position, set: c.sets[set], rank: rank,
+		position: position, order: order, dialect: reading.Dialect, value: value, own: found && at == position, set: c.sets[set],
+		rank: rank,
 	})
 }
 

@@ -80,8 +80,8 @@ type Contested struct {
 	High, Low TargetSet
 }
 
-// settle gives each node a value of the first dialect that has one, or finds it contested. Of the series of one target set, that with the earliest of nodeLabels
-// counts, then the greatest: a replaced pod's series may still be there.
+// settle gives each node a value of the first dialect that has one, or finds it contested. Of the series of one target set, that with
+// the earliest of nodeLabels counts, then the greatest: a replaced pod's series may still be there.
 func (r *Result) settle(claims []claim, excerpt func(string) string) {
 	slices.SortFunc(claims, func(a, b claim) int {
 		own := 0
@@ -90,8 +90,8 @@ func (r *Result) settle(claims []claim, excerpt func(string) string) {
 				own = -1
 			}
 		}
-		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.order, b.order), own, a.set.compare(*b.set), cmp.Compare(a.rank, b.rank),
-			cmp.Compare(b.value, a.value))
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.order, b.order), own, a.set.compare(*b.set),
+			cmp.Compare(a.rank, b.rank), cmp.Compare(b.value, a.value))
 	})
 	for i := 0; i < len(claims); {
 		first, low, high := claims[i], claims[i], claims[i]

@@ -1,4 +1,4 @@
-package load
+package podusage
 
 import (
 	"math"
@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 func TestCapacity_HugePages(t *testing.T) {
@@ -19,15 +21,15 @@ func TestCapacity_HugePages(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		{"milliCPU", c.Amounts[CPU], 16000},
-		{"bytes: 64 - 32 - 16 Gi", c.Amounts[Memory], 16 * gi},
+		{"milliCPU", c.Amounts[load.CPU], 16000},
+		{"bytes: 64 - 32 - 16 Gi", c.Amounts[load.Memory], 16 * gi},
 		// 6 Gi are available of 64 Gi: (64 - 48 - 6) / (64 - 48) = 10 / 16
-		{"memory", c.Of(Memory, 1-6.0/64), 0.625},
-		{"cpu", c.Of(CPU, 0.4), 0.4},
+		{"memory", c.Of(load.Memory, 1-6.0/64), 0.625},
+		{"cpu", c.Of(load.CPU, 0.4), 0.4},
 		// 62 Gi are available, although 48 Gi are set aside
-		{"memory below the huge pages", c.Of(Memory, 1-62.0/64), 0},
+		{"memory below the huge pages", c.Of(load.Memory, 1-62.0/64), 0},
 		// 3 Gi of 64 Gi are 3 Gi of 16 Gi
-		{"deviation of memory", c.Spread(Memory, 3.0/64), 3.0 / 16},
+		{"deviation of memory", c.Spread(load.Memory, 3.0/64), 3.0 / 16},
 	} {
 		if math.Abs(tt.got-tt.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", tt.name, tt.got, tt.want)
@@ -37,14 +39,14 @@ func TestCapacity_HugePages(t *testing.T) {
 
 func TestCapacity_NothingReported(t *testing.T) {
 	c := CapacityOf(&corev1.Node{})
-	if c.Amounts != [ResourceCount]float64{} || c.Of(Memory, 0.5) != 0.5 || c.Spread(Memory, 0.1) != 0.1 {
-		t.Errorf("%+v, %v, %v: want zeros, and unchanged statistics", c, c.Of(Memory, 0.5), c.Spread(Memory, 0.1))
+	if c.Amounts != (Amounts{}) || c.Of(load.Memory, 0.5) != 0.5 || c.Spread(load.Memory, 0.1) != 0.1 {
+		t.Errorf("%+v, %v, %v: want zeros, and unchanged statistics", c, c.Of(load.Memory, 0.5), c.Spread(load.Memory, 0.1))
 	}
 	// All memory is huge pages: nothing is left to divide by.
 	c = CapacityOf(&corev1.Node{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
 		corev1.ResourceMemory: resource.MustParse("4Gi"), "hugepages-1Gi": resource.MustParse("8Gi"),
 	}}})
-	if c.Amounts[Memory] != 0 {
-		t.Errorf("%v bytes, want 0", c.Amounts[Memory])
+	if c.Amounts[load.Memory] != 0 {
+		t.Errorf("%v bytes, want 0", c.Amounts[load.Memory])
 	}
 }
