@@ -172,7 +172,7 @@ func (m *rebalancing) move(ctx context.Context, tick int) error {
 			delete(m.underWay, i)
 		}
 	}
-	moves, err := m.plan(ctx, tick)
+	moves, err := m.plan(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func (m *rebalancing) move(ctx context.Context, tick int) error {
 	return nil
 }
 
-// plan returns the moves of a tick. It counts the pods and hot nodes without a move.
-func (m *rebalancing) plan(ctx context.Context, tick int) ([]plan.Move, error) {
+// plan returns the moves of a tick.
+func (m *rebalancing) plan(ctx context.Context) ([]plan.Move, error) {
 	nodes, err := plan.Look(ctx, m.scheduler, m.load, m.c)
 	if err != nil {
 		return nil, err
@@ -195,27 +195,8 @@ func (m *rebalancing) plan(ctx context.Context, tick int) ([]plan.Move, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop, _ := m.history.StoppedBy(m.clock.Now(), m.c)
-	f, counts := m.figures, m.counts(tick)
-	switch {
-	case stop == plan.BreakerOpen && counts:
-		f.BreakerMinutes += input.Tick.Minutes()
+	if stop, _ := m.history.StoppedBy(m.clock.Now(), m.c); stop != "" {
 		return nil, nil
-	case stop != "":
-		return nil, nil
-	case !counts:
-		return p.Moves, nil
-	}
-	if len(p.Stay) > 0 && f.StayMinutes == nil {
-		f.StayMinutes = map[string]float64{}
-	}
-	for reason, n := range p.Stay {
-		f.StayMinutes[string(reason)] += float64(n) * input.Tick.Minutes()
-	}
-	f.RestingMinutes += float64(len(p.Resting)) * input.Tick.Minutes()
-	f.DeferredMinutes += float64(len(p.Deferred)) * input.Tick.Minutes()
-	if p.Stopped != "" {
-		f.StoppedMinutes += input.Tick.Minutes()
 	}
 	return p.Moves, nil
 }

@@ -22,9 +22,6 @@ type Figure struct {
 // Hot is the figure that policies are ranked by.
 func Hot(r *Run) float64 { return r.HotMinutes }
 
-// InUse is the mean number of nodes with a pod.
-func InUse(r *Run) float64 { return r.NodesInUse }
-
 // Figures returns all figures. Hot is the first.
 func (r *Report) Figures() []Figure {
 	above := func(limit float64) string {
@@ -39,7 +36,8 @@ func (r *Report) Figures() []Figure {
 			func(r *Run) float64 { return 100 * r.P99Utilization }},
 		{"deviation", "Deviation", "% points", "Mean standard deviation of utilization between nodes; 0 means equal nodes.", false, 1,
 			func(r *Run) float64 { return 100 * r.Deviation }},
-		{"inUse", "In use", "nodes", "Mean number of nodes with a pod. The others could be switched off.", false, 1, InUse},
+		{"inUse", "In use", "nodes", "Mean number of nodes with a pod. The others could be switched off.", false, 1,
+			func(r *Run) float64 { return r.NodesInUse }},
 		{"pending", "Pending", "pods", "Pods without a node at the end of the run.", false, 0,
 			func(r *Run) float64 { return float64(r.Pending) }},
 		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0,

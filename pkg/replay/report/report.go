@@ -63,18 +63,10 @@ type Run struct {
 	PendingMinutes float64 `json:"pendingMinutes"`
 	// Moves are evicted pods. Landed are those of the rebalancer that run on another node, which was not above its line with them.
 	// Returned are those placed on a node that the pod was moved off in the hour before.
-	Moves    int `json:"moves"`
-	Landed   int `json:"landed"`
-	Returned int `json:"returned"`
-	// StayMinutes are pod-minutes of hot nodes in which a pod did not move, by the reason of kubectl plimsoll rebalance.
-	StayMinutes map[string]float64 `json:"stayMinutes,omitempty"`
-	// RestingMinutes are node-minutes of hot nodes at rest after a move, and DeferredMinutes those beyond limits of moves. In
-	// StoppedMinutes nothing moved, because too many nodes were hot, and in BreakerMinutes because moves had failed.
-	RestingMinutes  float64 `json:"restingMinutes,omitempty"`
-	DeferredMinutes float64 `json:"deferredMinutes,omitempty"`
-	StoppedMinutes  float64 `json:"stoppedMinutes,omitempty"`
-	BreakerMinutes  float64 `json:"breakerMinutes,omitempty"`
-	Decisions       int     `json:"decisions"`
+	Moves     int `json:"moves"`
+	Landed    int `json:"landed"`
+	Returned  int `json:"returned"`
+	Decisions int `json:"decisions"`
 	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
 	Charts          *Charts `json:"charts,omitempty"`

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -75,40 +74,7 @@ func (r *Report) print(p *terminal.Printer) {
 	for _, c := range columns {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
-	for i := range r.Policies {
-		r.Policies[i].printStays(p)
-	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
-}
-
-// printStays prints why pods of hot nodes did not move, the most frequent reason first.
-func (p *PolicyReport) printStays(to *terminal.Printer) {
-	mean := func(value func(*Run) float64) float64 {
-		mean, _, _ := p.Summary(value)
-		return mean
-	}
-	minutes := map[string]float64{}
-	for i := range p.Runs {
-		for reason := range p.Runs[i].StayMinutes {
-			minutes[reason] = mean(func(r *Run) float64 { return r.StayMinutes[reason] })
-		}
-	}
-	resting := mean(func(r *Run) float64 { return r.RestingMinutes })
-	deferred := mean(func(r *Run) float64 { return r.DeferredMinutes })
-	stopped := mean(func(r *Run) float64 { return r.StoppedMinutes })
-	breaker := mean(func(r *Run) float64 { return r.BreakerMinutes })
-	if len(minutes) == 0 && resting+deferred+stopped+breaker == 0 {
-		return
-	}
-	reasons := slices.SortedFunc(maps.Keys(minutes), func(a, b string) int {
-		return cmp.Or(cmp.Compare(minutes[b], minutes[a]), cmp.Compare(a, b))
-	})
-	to.Printf("%s: pod-minutes on hot nodes without a move:", p.Name)
-	for _, reason := range reasons {
-		to.Printf(" %s %.0f", reason, minutes[reason])
-	}
-	to.Printf(". Node-minutes: Resting %.0f, Deferred %.0f. Minutes: NodesUnclear %.0f, BreakerOpen %.0f.\n",
-		resting, deferred, stopped, breaker)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {

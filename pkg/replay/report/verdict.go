@@ -39,9 +39,6 @@ func (r *Report) Verdict() []string {
 	if clairvoyant := r.Policy(Clairvoyant); clairvoyant != nil {
 		sentences = append(sentences, againstClairvoyant(best, clairvoyant))
 	}
-	if s := r.emptyNodes(stock); s != "" {
-		sentences = append(sentences, s)
-	}
 	return sentences
 }
 
@@ -78,29 +75,6 @@ func againstClairvoyant(best, clairvoyant *PolicyReport) string {
 		return "Clairvoyant, which knows the future, has none."
 	}
 	return fmt.Sprintf("Clairvoyant, which knows the future, has %s than %s.", compared, best.Name)
-}
-
-// emptyNodes names the policy with the most empty nodes, of those with one more than stock and no more hot node-minutes.
-func (r *Report) emptyNodes(stock *PolicyReport) string {
-	if stock == nil {
-		return ""
-	}
-	inUseOfStock, _, _ := stock.Summary(InUse)
-	leastInUse, emptiest := inUseOfStock-1, (*PolicyReport)(nil)
-	for i := range r.Policies {
-		p := &r.Policies[i]
-		ratio, ok := p.ratio(stock, Hot)
-		if inUse, _, _ := p.Summary(InUse); p.Name != Clairvoyant && ok && ratio <= 1 && inUse <= leastInUse {
-			leastInUse, emptiest = inUse, p
-		}
-	}
-	if emptiest == nil {
-		return ""
-	}
-	nodes := float64(r.Nodes)
-	return fmt.Sprintf("On average %s leaves %s of %s without a pod, and stock %s. Such nodes could be switched off. "+
-		"%[1]s has no more hot node-minutes than stock.", emptiest.Name, Number(nodes-leastInUse, 1),
-		text.Count(r.Nodes, "node"), Number(nodes-inUseOfStock, 1))
 }
 
 func (r *Report) tooFewHot() bool {

@@ -65,36 +65,6 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestVerdict_EmptyNodes(t *testing.T) {
-	inUse := func(p PolicyReport, nodes ...float64) PolicyReport {
-		for i := range nodes {
-			p.Runs[i].NodesInUse = nodes[i]
-		}
-		return p
-	}
-	stock := inUse(hot(Stock, 500, 500), 99, 98) // in use on average: 98.5
-	for _, tc := range []struct {
-		name   string
-		policy PolicyReport
-		want   string
-	}{
-		{"a policy that frees nodes at no more heat is named", // 100 - (80 + 83)/2 = 18.5, 100 - 98.5 = 1.5
-			inUse(hot("A", 500, 500), 80, 83), "On average A leaves 18.5 of 100 nodes without a pod, and stock 1.5. " +
-				"Such nodes could be switched off. A has no more hot node-minutes than stock."},
-		{"a hotter one is not", inUse(hot("A", 500, 501), 80, 83), ""},
-		{"half a node is too little", inUse(hot("A", 400, 400), 98, 98), ""},
-		{"clairvoyant is no policy to choose", inUse(hot(Clairvoyant, 400, 400), 50, 50), ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := hotReport(stock, tc.policy)
-			r.Nodes = 100
-			if got := r.emptyNodes(r.Policy(Stock)); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestCompared(t *testing.T) {
 	for _, tc := range []struct {
 		a, b      PolicyReport
