@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -364,42 +363,30 @@ func TestBrowserToken(t *testing.T) {
 	tb.WaitFor("#connection", "Live.")
 }
 
-// A saved page shows the same without a server, and so does a server of the saved snapshot.
+// A saved page shows the same without a server.
 func TestBrowserSaved(t *testing.T) {
 	o := Options{Source: many(30), Context: "production", Check: checks}
 	taken, err := Take(t.Context(), o)
 	must(t, err)
-	file, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
-	must(t, taken.WriteFile(file))
-	saved, err := ReadFile(file)
-	must(t, err)
-	again := filepath.Join(t.TempDir(), "again.json")
-	must(t, saved.WriteFile(again))
-	before, err := os.ReadFile(file)
-	must(t, err)
-	after, err := os.ReadFile(again)
-	must(t, err)
-	if diff := cmp.Diff(string(before), string(after)); diff != "" {
-		t.Errorf("(-saved +saved again):\n%s", diff)
-	}
-	must(t, saved.WriteHTMLFile(page))
-	for _, open := range []func() *browser.Tab{
-		func() *browser.Tab { return browser.Open(t, "file://"+page) },
-		func() *browser.Tab { return openPage(t, startWith(t, Options{Saved: saved})) },
-	} {
-		tb := open()
-		tb.WaitFor("#connection", "Saved at ")
-		tb.Shows("#count", "30 nodes: 3 above the line") // 0, 10 and 20
-		tb.Shows("#health-summary", "1 error")
-		tb.Shows("#facts", "production")
-		tb.Exec(`document.querySelector("#body tr:not(.gap)").click()`)
-		tb.Shows("#node-note", "a saved snapshot has none")
-		tb.Exec(`location.hash = "#q=zone%%3Da"`)
-		tb.WaitFor("#count", "10 of 30")
-		tb.Exec(`location.hash = "#view=waiting&pod=shop/huge-0"`)
-		tb.WaitFor("#waiting", "shop/huge-0")
-		tb.Shows("#pod-note", "A saved snapshot has no answers.")
-	}
+	tb := openSaved(t, taken)
+	tb.WaitFor("#connection", "Saved at ")
+	tb.Shows("#count", "30 nodes: 3 above the line") // 0, 10 and 20
+	tb.Shows("#health-summary", "1 error")
+	tb.Shows("#facts", "production")
+	tb.Exec(`document.querySelector("#body tr:not(.gap)").click()`)
+	tb.Shows("#node-note", "a saved snapshot has none")
+	tb.Exec(`location.hash = "#q=zone%%3Da"`)
+	tb.WaitFor("#count", "10 of 30")
+	tb.Exec(`location.hash = "#view=waiting&pod=shop/huge-0"`)
+	tb.WaitFor("#waiting", "shop/huge-0")
+	tb.Shows("#pod-note", "A saved snapshot has no answers.")
+}
+
+// openSaved opens the page of a snapshot that needs no server.
+func openSaved(t *testing.T, s *State) *browser.Tab {
+	page := filepath.Join(t.TempDir(), "nodes.html")
+	must(t, s.WriteHTMLFile(page))
+	return browser.Open(t, "file://"+page)
 }
 
 // hostile is a name, label or message that must not become a part of the page.
@@ -759,9 +746,8 @@ func TestBrowserAccessible(t *testing.T) {
 
 // make recording took the snapshot of a real control plane. One node has 30 % of CPU, one 85 %, and one is not measured.
 func TestBrowserRecorded(t *testing.T) {
-	saved, err := ReadFile(filepath.Join("testdata", "three-nodes.json"))
-	must(t, err)
-	tb := openPage(t, startWith(t, Options{Saved: saved}))
+	saved := recorded(t)
+	tb := openSaved(t, saved)
 	tb.Shows("#count", "3 nodes: 1 above the line")
 	for _, tile := range []string{"3 nodes", "1 above the CPU line", "1 without fresh CPU load", "1 waiting pod"} {
 		tb.Shows("#tiles", tile)

@@ -3,8 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"runtime/debug"
@@ -35,9 +33,8 @@ type uiOptions struct {
 	rebalancer string
 	moves      Moves
 
-	// fromFile is shown in place of a cluster. save and html are written in place of a server.
-	fromFile, save, html string
-	hashNames            bool
+	// html is written in place of a server.
+	html string
 }
 
 // Moves plans moves of pods for the page. Its zero value is a program without a rebalancer.
@@ -69,10 +66,8 @@ Only who has the URL with its token can read the page. Interrupt the command to 
   # Print its URL, without a browser
   kubectl plimsoll ui --no-open --port 8080
 
-  # Save a snapshot for a ticket, as a page and as JSON, and show it later
-  kubectl plimsoll ui --html nodes.html --save nodes.json
-  kubectl plimsoll ui --html nodes.html --hash-names
-  kubectl plimsoll ui --from-file nodes.json`,
+  # Save the page of a snapshot, such as for a ticket
+  kubectl plimsoll ui --html nodes.html`,
 		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -84,10 +79,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 		moves.AddFile(flags, &o.rebalancer)
 	}
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
-	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
-	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
 	flags.StringVar(&o.html, "html", "", "write the page of a snapshot, which needs no server, to a file, and end")
-	flags.BoolVar(&o.hashNames, "hash-names", false, "write hashes instead of names, with --save or --html")
 	return command
 }
 
@@ -95,52 +87,27 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 // objects would fragment the heap.
 const uiGCPercent = 20
 
-// checkConflicts fails for flags without effect beside others.
-func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
-	if o.hashNames && o.save == "" && o.html == "" {
-		return errors.New("--hash-names: only with --save or --html")
-	}
-	const save, html, fromFile = "save", "html", "from-file"
-	why := map[string]string{save: "which serves no page", html: "which serves no page", fromFile: "which reads no cluster"}
-	idleWith := map[string][]string{
-		"port": {save, html}, "no-open": {save, html},
-		"rebalancer-config": {save, html, fromFile}, "scheduler-name": {fromFile}, "plugin": {fromFile},
-	}
-	flags.Visit(func(f *pflag.Flag) {
-		others := idleWith[f.Name]
-		if kubectl.IsGlobal(f) { // it is about the cluster
-			others = []string{fromFile}
-		}
-		for _, other := range others {
-			if err == nil && flags.Lookup(other).Value.String() != "" {
-				err = fmt.Errorf("--%s: no effect with --%s, %s; leave out one of them", f.Name, other, why[other])
-			}
-		}
-	})
-	return err
-}
-
 func (o *uiOptions) run(cmd *cobra.Command) error {
-	if err := o.checkConflicts(cmd.Flags()); err != nil {
-		return cluster.OptionErrorf("%w", err)
+	for _, flag := range []string{"port", "no-open", "rebalancer-config"} {
+		if o.html != "" && cmd.Flags().Changed(flag) {
+			return cluster.OptionErrorf("--%s: no effect with --html, which serves no page; leave out one of them", flag)
+		}
 	}
 	if os.Getenv("GOGC") == "" { // else the user has chosen
 		debug.SetGCPercent(uiGCPercent)
 	}
 	options := Options{}
-	if o.fromFile != "" {
-		saved, err := ReadFile(o.fromFile)
-		if err != nil {
-			return cluster.OptionErrorf("--from-file: %w", err)
-		}
-		options.Saved = saved
-	} else if err := o.openCluster(cmd, &options); err != nil {
+	if err := o.openCluster(cmd, &options); err != nil {
 		return err
 	}
-	if o.save != "" || o.html != "" {
-		return o.write(cmd.Context(), options)
+	if o.html == "" {
+		return o.serve(cmd, options)
 	}
-	return o.serve(cmd, options)
+	snapshot, err := Take(cmd.Context(), options)
+	if err != nil {
+		return err
+	}
+	return snapshot.WriteHTMLFile(o.html)
 }
 
 // openCluster sets the options that need a connection.
@@ -201,21 +168,6 @@ func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 		}
 	}
 	return questions
-}
-
-// write writes the files that the flags name.
-func (o *uiOptions) write(ctx context.Context, options Options) error {
-	snapshot, err := Take(ctx, options)
-	if err == nil && o.hashNames {
-		snapshot = snapshot.HashNames()
-	}
-	if err == nil && o.save != "" {
-		err = snapshot.WriteFile(o.save)
-	}
-	if err == nil && o.html != "" {
-		err = snapshot.WriteHTMLFile(o.html)
-	}
-	return err
 }
 
 // serve serves the page until the command is interrupted.

@@ -66,9 +66,6 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if sent < 0 || state.sequence != sent+1 {
 			event, data = "snapshot", state.full()
 		}
-		if s.options.Saved != nil {
-			event = "saved" // nothing follows
-		}
 		_ = controller.SetWriteDeadline(time.Now().Add(webserver.WriteTimeout)) // else that of the server
 		if out.send(event, data) != nil {
 			return

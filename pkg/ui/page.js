@@ -826,7 +826,6 @@ function mergePatch(target, patch) {
       received();
       readPods();
     });
-    events.addEventListener("saved", (event) => show(JSON.parse(event.data)));
     let loadOf = "";
     events.addEventListener("delta", (event) => {
       mergePatch(snapshot, JSON.parse(event.data));

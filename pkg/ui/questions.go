@@ -182,10 +182,6 @@ const commandHeader = "Plimsoll-Command"
 // answer serves the answer to a question. It ends when the browser stops waiting.
 func answer(s *Server, ask func(context.Context, url.Values) (reply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.options.Saved != nil {
-			http.Error(w, "a saved snapshot has no answers", http.StatusNotFound)
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
 		// Without this, the server's own deadline would end a long answer.

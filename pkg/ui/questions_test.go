@@ -213,16 +213,12 @@ func TestServer_NoRebalancer(t *testing.T) {
 	}
 }
 
-// A question is not asked without a session, nor of a saved snapshot.
+// A question is not asked without a session.
 func TestServer_QuestionsRefused(t *testing.T) {
-	saved := startWith(t, Options{Saved: &State{}})
 	s := start(t, newCluster("worker-1"))
 	for _, path := range []string{"explain.json?namespace=shop&pod=web-0", "what-if.json?drain=worker-1", "moves.json"} {
 		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: HTTP status %d without a session", path, resp.StatusCode)
-		}
-		if resp := saved.do(t, request{path: path}); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: HTTP status %d of a saved snapshot", path, resp.StatusCode)
 		}
 	}
 }

@@ -38,8 +38,6 @@ type Source interface {
 
 // Options configure a Server.
 type Options struct {
-	// Saved is shown in place of Source and Check, which are then not used; nil for none.
-	Saved  *State
 	Source Source
 	// Context is the context of the kubeconfig, which the page shows.
 	Context string
@@ -90,9 +88,6 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 		turn: make(chan struct{}, 1), streams: make(chan struct{}, maxStreams), asked: make(chan struct{}, maxAsked),
 		changed: make(chan struct{}), endTimeout: time.Second,
 	}
-	if o.Saved != nil {
-		return s, s.publish(o.Saved)
-	}
 	return s, s.read(ctx)
 }
 
@@ -108,13 +103,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	group.Go(func() error { // within the grace, streams end whole
 		return webserver.Server{Grace: s.endTimeout}.Serve(ctx, s.listener, s.handler())
 	})
-	if s.options.Saved == nil {
-		group.Go(func() error { return s.follow(ctx) })
-		group.Go(func() error {
-			s.checkHealth(ctx)
-			return nil
-		})
-	}
+	group.Go(func() error { return s.follow(ctx) })
+	group.Go(func() error {
+		s.checkHealth(ctx)
+		return nil
+	})
 	return group.Wait()
 }
 
@@ -229,10 +222,6 @@ const sourceTimeout = 20 * time.Second
 // serveSource serves an answer of the source to the query.
 func (s *Server) serveSource(read func(context.Context, Source, url.Values) (output.Result, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.options.Saved != nil {
-			http.Error(w, "a saved snapshot has none", http.StatusNotFound)
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), sourceTimeout)
 		defer cancel()
 		var content []byte

@@ -3,6 +3,7 @@ package ui
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,13 +13,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
+// recorded returns the snapshot that make recording took.
+func recorded(t *testing.T) *State {
+	content, err := os.ReadFile(filepath.Join("testdata", "three-nodes.json"))
+	must(t, err)
+	s := &State{}
+	must(t, json.Unmarshal(content, s))
+	return s
+}
+
 // Changes of a recorded snapshot, merged one by one, lead to the same JSON as encoding all of it.
 func TestState_Recorded(t *testing.T) {
-	read := func() *State {
-		s, err := ReadFile(filepath.Join("testdata", "three-nodes.json"))
-		must(t, err)
-		return s
-	}
+	read := func() *State { return recorded(t) }
 	before, err := (*state)(nil).next(read())
 	must(t, err)
 	shown := before.full()
