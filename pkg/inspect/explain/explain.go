@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -321,32 +320,8 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 			r.note("The usage of the pod is not measured: what %s counts of it is estimated.", p.Node)
 		}
 		if p.QuantilePlugins != nil {
-			r.note("Quantiles of the load of %s still include the pod. So %s counts it twice there: as measured, and as expected (%s).",
-				p.Node, strings.Join(p.QuantilePlugins, ", "), r.expected())
+			r.note("Quantiles of the load of %s still include the pod. So %s counts it twice there: as measured, and as expected.",
+				p.Node, strings.Join(p.QuantilePlugins, ", "))
 		}
 	}
-}
-
-// expected returns the range of the expected usage of all plugins, by resource.
-func (r *Explanation) expected() string {
-	var texts []string
-	for _, of := range []load.Resource{load.CPU, load.Memory} {
-		var amounts []resource.Quantity
-		for i := range r.ExpectedUsage {
-			if u := &r.ExpectedUsage[i]; u.Resource == of {
-				amounts = append(amounts, u.Amount)
-			}
-		}
-		if amounts == nil {
-			continue
-		}
-		compare := func(a, b resource.Quantity) int { return a.Cmp(b) }
-		lowest, highest := slices.MinFunc(amounts, compare), slices.MaxFunc(amounts, compare)
-		text := of.String() + " " + quantityText(lowest)
-		if lowest.Cmp(highest) < 0 {
-			text += " to " + quantityText(highest)
-		}
-		texts = append(texts, text)
-	}
-	return strings.Join(texts, ", ")
 }
