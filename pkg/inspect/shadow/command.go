@@ -30,9 +30,8 @@ import (
 
 // options are the flags of the command.
 type options struct {
-	config, kubeconfig, listenAddress, profile string
-	schedulerNames                             []string
-	cpuShare                                   float64
+	Options
+	config, kubeconfig, listenAddress string
 }
 
 // runCommand returns the command that runs a Server.
@@ -69,10 +68,10 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.config, "config", "", "file with the KubeSchedulerConfiguration that decides; required")
-	flags.StringVar(&o.profile, "profile", "", "schedulerName of the profile that decides; by default the first")
-	flags.StringSliceVar(&o.schedulerNames, "scheduler-name", []string{corev1.DefaultSchedulerName},
+	flags.StringVar(&o.Profile, "profile", "", "schedulerName of the profile that decides; by default the first")
+	flags.StringSliceVar(&o.SchedulerNames, "scheduler-name", []string{corev1.DefaultSchedulerName},
 		"schedulerName of the pods to evaluate; may be repeated")
-	flags.Float64Var(&o.cpuShare, "cpu-share", 0.1,
+	flags.Float64Var(&o.CPUShare, "cpu-share", 0.1,
 		"share of one core to spend, from 0.001 to 1; pods beyond it are skipped and counted")
 	flags.StringVar(&o.listenAddress, "listen-address", ":"+port, "host:port to serve on; without a host, all addresses")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster; by default the pod's cluster")
@@ -100,10 +99,10 @@ func (o *options) serve(
 	}
 	c, registry := clock.RealClock{}, program.Registry{}
 	server := &Server{
-		Connection: connection, Configuration: cfg, Profile: o.profile, SchedulerNames: o.schedulerNames, CPUShare: o.cpuShare,
+		Options: o.Options, Connection: connection, Configuration: cfg, Metrics: legacyregistry.Handler(),
 		Plugins: plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister),
-		Clock:   c, Tally: NewTally(c, registry.MustRegister), Metrics: legacyregistry.Handler(),
 	}
+	server.Clock, server.Tally = c, NewTally(c, registry.MustRegister)
 	return server.Run(ctx, listener)
 }
 
@@ -111,9 +110,9 @@ func (o *options) validate() error {
 	switch {
 	case o.config == "":
 		return errors.New("--config: required; name the file with the KubeSchedulerConfiguration")
-	case !(o.cpuShare >= 0.001 && o.cpuShare <= 1): // NaN too
-		return fmt.Errorf("--cpu-share: %v; write a share of one core, from 0.001 to 1", o.cpuShare)
-	case len(o.schedulerNames) == 0:
+	case !(o.CPUShare >= 0.001 && o.CPUShare <= 1): // NaN too
+		return fmt.Errorf("--cpu-share: %v; write a share of one core, from 0.001 to 1", o.CPUShare)
+	case len(o.SchedulerNames) == 0:
 		return errors.New("--scheduler-name: empty; write the schedulerName of the pods to evaluate")
 	}
 	return nil
@@ -131,11 +130,11 @@ func (o *options) configuration() (*schedulerconfig.KubeSchedulerConfiguration, 
 	for i := range cfg.Profiles {
 		names = append(names, cfg.Profiles[i].SchedulerName)
 	}
-	if o.profile == "" {
-		o.profile = names[0]
+	if o.Profile == "" {
+		o.Profile = names[0]
 	}
-	if !slices.Contains(names, o.profile) {
-		return nil, fmt.Errorf("--profile: %q, but %s has the profiles %s; write one of them", o.profile, o.config,
+	if !slices.Contains(names, o.Profile) {
+		return nil, fmt.Errorf("--profile: %q, but %s has the profiles %s; write one of them", o.Profile, o.config,
 			strings.Join(names, ", "))
 	}
 	return cfg, nil

@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
@@ -24,17 +23,13 @@ import (
 // Path is where the Report is served, with the number of hours as the query parameter "hours".
 const Path = "/shadow"
 
-// Server evaluates the decisions in one cluster, and serves the counts.
+// Server evaluates the decisions in one cluster, and serves the counts. It makes the Scheduler of its Options.
 type Server struct {
+	Options
 	Connection    *cluster.Connection
 	Configuration *schedulerconfig.KubeSchedulerConfiguration
 	// Plugins are the factories of plugins beside the stock ones.
-	Plugins        frameworkruntime.Registry
-	Profile        string
-	SchedulerNames []string
-	CPUShare       float64
-	Clock          clock.WithTicker
-	Tally          *Tally
+	Plugins frameworkruntime.Registry
 	// Metrics serves the metrics of Tally and Plugins.
 	Metrics http.Handler
 
@@ -94,17 +89,14 @@ func (s *Server) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	scheduler, err := sim.New(ctx, sim.Options{
+	s.Scheduler, err = sim.New(ctx, sim.Options{
 		Configuration: s.Configuration, Plugins: s.Plugins, Objects: followed.Objects(), Clock: s.Clock,
 		KubeConfig: s.Connection.KubeConfig,
 	})
 	if err != nil {
 		return err
 	}
-	shadow, err := New(Options{
-		Scheduler: scheduler, Profile: s.Profile, SchedulerNames: s.SchedulerNames, CPUShare: s.CPUShare, Clock: s.Clock,
-		Tally: s.Tally,
-	})
+	shadow, err := New(s.Options)
 	if err != nil {
 		return err
 	}

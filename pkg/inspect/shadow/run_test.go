@@ -12,7 +12,7 @@ import (
 
 func TestServer_ServesReport(t *testing.T) {
 	c := clocktesting.NewFakeClock(start)
-	s := &Server{Tally: NewTally(c, metrics.NewKubeRegistry().MustRegister), Metrics: http.NotFoundHandler()}
+	s := &Server{Options: Options{Tally: NewTally(c, metrics.NewKubeRegistry().MustRegister)}, Metrics: http.NotFoundHandler()}
 	s.Tally.decided(Workload{Namespace: "shop", Name: "web"}, Elsewhere)
 	for path, want := range map[string]int{
 		Path: 200, Path + "?hours=24": 200, Path + "?hours=25": 400, Path + "?hours=0": 400, Path + "?hours=x": 400,
