@@ -88,6 +88,12 @@ type Move struct {
 	Beyond podusage.Amounts `json:"beyondExpected"`
 }
 
+// Why says what the move is for.
+func (m *Move) Why() string {
+	return fmt.Sprintf("%s of %s goes from %.0f %% to %.0f %%, and its line is %.0f %%", m.Resource, m.From, 100*m.FromBefore,
+		100*m.FromAfter, 100*m.Line)
+}
+
 // Owner is the controller of a pod. Its text is "ReplicaSet web-1".
 type Owner struct{ Kind, Name string }
 
