@@ -39,11 +39,6 @@ type Server struct {
 	Grace time.Duration
 }
 
-// Serve serves as a Server without settings does.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	return Server{}.Serve(ctx, listener, handler)
-}
-
 // Serve serves at the listener, which it closes, until ctx is done. The requests' context ends with ctx, and has its logger.
 func (s Server) Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	logger := klog.FromContext(ctx)

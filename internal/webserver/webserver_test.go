@@ -88,7 +88,7 @@ func TestServe_EndsWithContext(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check.OK(t, err)
 	_ = listener.Close()
-	if err := Serve(t.Context(), listener, nil); err == nil {
+	if err := (Server{}).Serve(t.Context(), listener, nil); err == nil {
 		t.Error("a closed listener is no error")
 	}
 }

@@ -39,7 +39,7 @@ type Server struct {
 // Run serves at the listener until ctx is done.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return webserver.Serve(ctx, listener, s.Handler()) })
+	group.Go(func() error { return webserver.Server{}.Serve(ctx, listener, s.Handler()) })
 	group.Go(func() error { return s.watch(ctx) })
 	return group.Wait()
 }

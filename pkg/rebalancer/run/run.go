@@ -62,7 +62,7 @@ type server struct {
 // run serves, and leads if it is elected, until ctx is done or the lease is lost.
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return webserver.Serve(ctx, listener, s.handler()) })
+	group.Go(func() error { return webserver.Server{}.Serve(ctx, listener, s.handler()) })
 	group.Go(func() error { return s.elect(ctx, s.lead) })
 	return group.Wait()
 }
