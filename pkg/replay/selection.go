@@ -75,15 +75,13 @@ func (s *Selection) checkHistory() error {
 	switch {
 	case s.Prometheus == "":
 		return nil
-	case s.Since < minSince || s.Since > maxSince:
-		return cluster.OptionErrorf("--since: %v; write from %v to %v", s.Since, minSince, maxSince)
+	case s.Since < history.MinSince || s.Since > history.MaxSince:
+		return cluster.OptionErrorf("--since: %v; write from %v to %v", s.Since, history.MinSince, history.MaxSince)
 	case text.HTTPURL(s.Prometheus) == nil:
 		return cluster.OptionErrorf("--prometheus: address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
 	}
 	return nil
 }
-
-const minSince, maxSince = history.MinSince, history.MaxSince
 
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
