@@ -174,8 +174,8 @@ func (s *Source) choose(results []*response.Result, m *response.Matcher) {
 	}
 }
 
-// widen adds dialects for nodes that none in use measures, and drops those that measure no node. It reports whether it added one. It
-// looks at the first Fetch and then once in several.
+// widen adds dialects for nodes that none in use measures, and drops those that measure no node. It reports whether it added one.
+// It looks at the first Fetch and then once in several.
 func (s *Source) widen(ctx context.Context, qr *response.Querier, window time.Duration, results []*response.Result) bool {
 	first := s.fetches == 0
 	if s.fetches++; s.dialect == "" || !first && s.fetches <= fetchesPerLook {

@@ -262,8 +262,8 @@ func seriesBounds(count int) response.Bounds {
 	return response.Bounds{Bytes: series * seriesBytes, Series: series}
 }
 
-// allowPartial drops a *response.PartialError, whose series were visited, and counts it. Of the present, some values are better than
-// none: the next ones come soon.
+// allowPartial drops a *response.PartialError, whose series were visited, and counts it. Of the present, some values are better
+// than none: the next ones come soon.
 func (s *PodSource) allowPartial(err error) error {
 	if _, partial := errors.AsType[*response.PartialError](err); !partial {
 		return err

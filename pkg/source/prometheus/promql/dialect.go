@@ -200,7 +200,7 @@ func (d Dialect) memoryDeviation(by Labels, s sampling) string {
 	return fmt.Sprintf("max by (%s) ((%s) / %s)", by, d.availableOver(deviation, s), d.totalMemory())
 }
 
-// availableOver is a function of the available memory. The ZFS cache above its minimum is available too, which Linux does not count.
+// availableOver is a function of the available memory. The ZFS cache above its minimum is available too, and Linux does not say so.
 func (d Dialect) availableOver(function string, s sampling) string {
 	available := d.Series(load.Memory)[0]
 	plain := fmt.Sprintf(function, fmt.Sprintf("%s[%s]", available, s.window))

@@ -171,8 +171,8 @@ func (s Sum) of(usage string) string {
 	return [SumCount]string{fmt.Sprintf("(%s) ^ 0", usage), usage, fmt.Sprintf("(%s) ^ 2", usage)}[s]
 }
 
-// pastUsage is Usage for pods whose start and end are forgotten. Only pods that were measured at the window's begin and in its newest
-// quarter count.
+// pastUsage is Usage for pods whose start and end are forgotten. Only pods that were measured at the window's begin and in its
+// newest quarter count.
 func (f *PodFamily) pastUsage(r load.Resource) string {
 	series := f.Selector(r)
 	if r == load.Memory {

@@ -351,8 +351,8 @@ func (m *Matcher) write(name string, series map[string]string, labels []string) 
 	return text.Excerpt(name + "{" + strings.Join(parts, ", ") + "}")
 }
 
-// share returns a value of a node's query as a fraction of the node's capacity, and whether the capacity is known. Usage includes the
-// system's: allocatable would be too little.
+// share returns a value of a node's query as a fraction of the node's capacity, and whether the capacity is known. Usage includes
+// the system's: allocatable would be too little.
 func (m *Matcher) share(position int, q *promql.Query, reading *promql.Reading, value float64) (float64, bool) {
 	c := &m.capacities[position]
 	switch amount := c.Amounts[q.Resource]; {

@@ -80,8 +80,8 @@ type Contested struct {
 	High, Low TargetSet
 }
 
-// settle gives each node a value of the first dialect that has one, or finds it contested. Of the series of one target set, that with
-// the earliest of nodeLabels counts, then the greatest: a replaced pod's series may still be there.
+// settle gives each node a value of the first dialect that has one, or finds it contested. Of the series of one target set, that
+// with the earliest of nodeLabels counts, then the greatest: a replaced pod's series may still be there.
 func (r *Result) settle(claims []claim, excerpt func(string) string) {
 	slices.SortFunc(claims, func(a, b claim) int {
 		own := 0
