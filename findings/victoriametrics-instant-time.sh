@@ -6,7 +6,7 @@
 # shifted too, unless it has nocache=1. latency_offset=1ms in the query turns the shift off. A time of a minute ago is not
 # shifted. Prometheus has no such shift.
 #
-# Output (seconds; the stamp is rounded down, and the clock is read before the query):
+# Output (seconds; the stamp is rounded down, so the first column is up to 1 below the shift):
 #
 #   parameters             stamp - vector(time()) stamp - clock
 #   none                   29.3                   0
