@@ -220,7 +220,8 @@ func (d Dialect) totalMemory() string {
 
 func otelMemory(function string, by Labels, s sampling) string {
 	const used, all = `system_memory_usage_bytes{state="used"}`, `system_memory_usage_bytes{state=~"used|free|buffered|cached"}`
-	return fmt.Sprintf("sum by (%s) (%s) / sum by (%s) (%s)", by, fmt.Sprintf(function, fmt.Sprintf("%s[%s]", used, s.window)), by, all)
+	over := fmt.Sprintf(function, fmt.Sprintf("%s[%s]", used, s.window))
+	return fmt.Sprintf("sum by (%s) (%s) / sum by (%s) (%s)", by, over, by, all)
 }
 
 // modesExpression divides busy by all cpu seconds: all modes of a cpu together grow by one second a second.
