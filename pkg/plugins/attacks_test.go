@@ -106,7 +106,7 @@ func (s *sourceUnderAttack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			*to = append(*to, element{of(node), [2]any{now, fmt.Sprint(value(node))}})
 		}
 	}
-	isTime := strings.Contains(query, "timestamp(")
+	isTime := strings.Contains(query, "timestamp(") || query == "vector(time())"
 	for _, of := range s.forged {
 		add(&before, of, func(node int) float64 {
 			if isTime {
