@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"gonum.org/v1/gonum/stat"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
@@ -20,12 +18,8 @@ import (
 //go:embed page.gohtml page.css page.js
 var files embed.FS
 
-const (
-	// maxHeatBytes bounds the bytes of all heat maps, in a page of 5 MB.
-	maxHeatBytes = 2_400_000
-	// numColors is the number of colors in page.css beside those of stock and clairvoyant. More lines are dashed.
-	numColors = 6
-)
+// numColors is the number of colors in page.css beside those of stock and clairvoyant. More lines are dashed.
+const numColors = 6
 
 // WritePage writes one HTML page, which needs no server, to a file that its owner alone can read. Bars and tables need no script,
 // and print well.
@@ -37,7 +31,6 @@ func WritePage(file string, r *Report) error {
 	return boundedfile.WritePrivate(file, content)
 }
 
-// render returns a page of less than 5 MB. So columns of a large heat map cover more time, and a note says so.
 func (r *Report) render() ([]byte, error) {
 	content, err := template.New("page.gohtml").ParseFS(files, "page.gohtml")
 	if err != nil {
@@ -70,11 +63,9 @@ type page struct {
 	Noise   string
 	Columns []Figure
 	// Zero names the figures that are 0 in all runs, and have no column.
-	Zero string
-	Rows []row
-	// HeatNote tells that each column of a heat map covers more time than the report's steps.
-	HeatNote string
-	Terms    []term
+	Zero  string
+	Rows  []row
+	Terms []term
 
 	Data data
 	// Runs names the runs.
@@ -118,8 +109,7 @@ func newPage(r *Report) *page {
 			"policies: " + short(float64(len(r.Policies))),
 		},
 	}
-	small, steps := r.small()
-	p.Data.Report = small
+	p.Data.Report = r
 	for i := range p.Rows {
 		p.Data.Colors = append(p.Data.Colors, p.Rows[i].Color)
 	}
@@ -130,11 +120,6 @@ func newPage(r *Report) *page {
 		of := &r.Policies[i]
 		for j := len(p.Runs); j < len(of.Runs); j++ {
 			p.Runs = append(p.Runs, of.Runs[j].Name)
-			if c := of.Runs[j].Charts; c != nil && steps > 1 {
-				step := seconds(c.StepSeconds)
-				p.HeatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.",
-					span(step*time.Duration(steps)), span(step))
-			}
 		}
 	}
 	return p
@@ -234,52 +219,4 @@ func span(d time.Duration) string {
 		return short(d.Hours()) + " h"
 	}
 	return short(d.Minutes()) + " min"
-}
-
-// small returns the report with heat maps of maxHeatBytes at most. Each of their columns covers so many
-// steps.
-func (r *Report) small() (_ *Report, steps int) {
-	bytes, small := 0, *r
-	small.Policies = slices.Clone(r.Policies)
-	for i := range r.Policies {
-		for j := range r.Policies[i].Runs {
-			if c := r.Policies[i].Runs[j].Charts; c != nil {
-				bytes += len(c.HotNodes) * len(c.Utilization)
-			}
-		}
-	}
-	if steps = (bytes + maxHeatBytes - 1) / maxHeatBytes; steps <= 1 {
-		return &small, 1
-	}
-	for i := range small.Policies {
-		p := &small.Policies[i]
-		p.Runs = slices.Clone(p.Runs)
-		for j := range p.Runs {
-			p.Runs[j].Charts = p.Runs[j].Charts.merge(steps)
-		}
-	}
-	return &small, steps
-}
-
-// merge returns charts whose columns are means of several steps; nil for nil.
-func (c *Charts) merge(steps int) *Charts {
-	if c == nil {
-		return nil
-	}
-	merged := *c
-	merged.StepSeconds *= float64(steps)
-	merged.HotNodes, merged.Utilization = nil, make([][]byte, len(c.Utilization))
-	for part := range slices.Chunk(c.HotNodes, steps) {
-		merged.HotNodes = append(merged.HotNodes, stat.Mean(part, nil))
-	}
-	for i, row := range c.Utilization {
-		for part := range slices.Chunk(row, steps) {
-			sum := len(part) / 2 // rounds to the nearest integer
-			for _, v := range part {
-				sum += int(v)
-			}
-			merged.Utilization[i] = append(merged.Utilization[i], byte(sum/len(part)))
-		}
-	}
-	return &merged
 }

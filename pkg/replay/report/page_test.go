@@ -127,35 +127,9 @@ func TestTermsDefined(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	const limit = 5_000_000
-	t.Run("1,000 nodes, 288 steps and 6 policies keep their steps", func(t *testing.T) {
-		page := render(t, synthetic(1000, 1, append(policyNames, "another")...))
-		if len(page) > limit {
-			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
-		}
-		if strings.Contains(page, "keep this page small") {
-			t.Error("steps were merged")
-		}
-	})
-	t.Run("5,000 nodes in three runs get wider columns, and the page says so", func(t *testing.T) {
-		page := render(t, synthetic(5000, 3, policyNames...))
-		if len(page) > limit {
-			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
-		}
-		// 5000 nodes · 15 charts · 32 columns = 2,400,000 bytes: 288 steps in 32 columns are 9 a column.
-		if want := "To keep this page small, each column is the mean of 45 min instead of 5 min"; !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
-		}
-	})
-}
-
-func TestCharts_Merge(t *testing.T) {
-	c := &Charts{
-		StepSeconds: 300, HotNodes: []float64{0, 1, 2, 2, 5}, Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1, 0, 0, 0}},
-	}
-	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up.
-	want := &Charts{StepSeconds: 600, HotNodes: []float64{0.5, 2, 5}, Utilization: [][]byte{{16, 35, 255}, {1, 0, 0}}}
-	if diff := cmp.Diff(want, c.merge(2)); diff != "" {
-		t.Error(diff)
+	page := render(t, synthetic(1000, 1, append(policyNames, "another")...)) // 288 steps and 6 policies
+	if len(page) > limit {
+		t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
 	}
 }
 
