@@ -1,47 +1,19 @@
 package ui
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
-// stream writes server-sent events.
-type stream struct {
-	io.Writer
-	flush, end func() error
-}
-
-// newStream compresses events if the browser accepts that.
-func newStream(w http.ResponseWriter, r *http.Request) *stream {
-	controller := http.NewResponseController(w)
-	s := &stream{Writer: w, flush: controller.Flush, end: controller.Flush}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.Header().Set("Content-Encoding", "gzip")
-		compressor := gzip.NewWriter(w)
-		s.Writer, s.flush = compressor, func() error {
-			if err := compressor.Flush(); err != nil {
-				return err
-			}
-			return controller.Flush()
-		}
-		s.end = compressor.Close
-	}
-	return s
-}
-
-// send writes one event, whose data has no line break.
-func (s *stream) send(event string, data []byte) error {
-	if _, err := fmt.Fprintf(s, "event: %s\ndata: %s\n\n", event, data); err != nil {
+// send writes one server-sent event, whose data has no line break.
+func send(w http.ResponseWriter, event string, data []byte) error {
+	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, data); err != nil {
 		return err
 	}
-	return s.flush()
+	return http.NewResponseController(w).Flush()
 }
 
 // maxStreams bounds streams. A browser has up to six connections to a server, of which its tabs need some for questions.
@@ -49,16 +21,15 @@ const maxStreams = 4
 
 // serveEvents sends the snapshot, and then what changes. A browser that missed a change gets the snapshot again.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
-	controller, out := http.NewResponseController(w), newStream(w, r)
+	w.Header().Set("Content-Type", "text/event-stream")
 	select {
 	case s.streams <- struct{}{}:
 	default:
-		if out.send("refused", fmt.Appendf(nil, `"%d other tabs show this page. Close or hide one."`, maxStreams)) == nil {
-			_ = out.end() // the browser has gone
-		}
+		_ = send(w, "refused", fmt.Appendf(nil, `"%d other tabs show this page. Close or hide one."`, maxStreams))
 		return
 	}
 	defer func() { <-s.streams }()
+	controller := http.NewResponseController(w)
 	_ = controller.SetReadDeadline(time.Time{}) // nothing is read any more
 	for sent := -1; ; {
 		state, changed := s.current()
@@ -67,13 +38,12 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 			event, data = "snapshot", state.full()
 		}
 		_ = controller.SetWriteDeadline(time.Now().Add(webserver.WriteTimeout)) // else that of the server
-		if out.send(event, data) != nil {
+		if send(w, event, data) != nil {
 			return
 		}
 		sent = state.sequence
 		select {
 		case <-r.Context().Done():
-			_ = out.end() // the browser has gone
 			return
 		case <-changed:
 		}
