@@ -33,33 +33,26 @@ const (
 
 // Rebalance moves pods off hot nodes as Plimsoll's rebalancer does.
 type Rebalance struct {
-	file  string
-	costs moveCosts
-	c     *api.Configuration
-}
-
-// moveCosts are the costs of a move. Times are rounded up to ticks.
-type moveCosts struct {
-	// termination is how long an evicted pod still uses its source. Nobody is served meanwhile.
-	termination time.Duration
-	// startup is the time from the end of the evicted pod until its replacement runs.
-	startup time.Duration
+	file string
+	// An evicted pod still uses its source for termination, and serves nobody. Its replacement runs startup later, at the earliest.
+	termination, startup time.Duration
+	c                    *api.Configuration
 }
 
 // AddFlags adds the flags of moves.
 func (r *Rebalance) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.file, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
-	flags.DurationVar(&r.costs.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
-	flags.DurationVar(&r.costs.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
+	flags.DurationVar(&r.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
+	flags.DurationVar(&r.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 }
 
 // Read reads and checks the values of the flags. Errors name the flag.
 func (r *Rebalance) Read() (err error) {
 	switch {
-	case r.costs.termination < input.Tick || r.costs.termination > maxMoveCost:
-		return fmt.Errorf("--termination: %v; write from %v to %v", r.costs.termination, input.Tick, maxMoveCost)
-	case r.costs.startup < 0 || r.costs.startup > maxMoveCost:
-		return fmt.Errorf("--startup: %v; write from 0s to %v", r.costs.startup, maxMoveCost)
+	case r.termination < input.Tick || r.termination > maxMoveCost:
+		return fmt.Errorf("--termination: %v; write from %v to %v", r.termination, input.Tick, maxMoveCost)
+	case r.startup < 0 || r.startup > maxMoveCost:
+		return fmt.Errorf("--startup: %v; write from 0s to %v", r.startup, maxMoveCost)
 	}
 	if r.c, err = plan.ReadConfiguration(r.file); err != nil {
 		return fmt.Errorf("--rebalancer-config: %w", err)
@@ -265,7 +258,7 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	if err := m.scheduler.Update(ending); err != nil {
 		return err
 	}
-	gone := tick + input.Ticks(m.costs.termination)
+	gone := tick + input.Ticks(m.termination)
 	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
 	m.history.Begin(move, now)
 	m.departures[i] = append(m.departures[i], departure{move.From, now})
@@ -279,7 +272,7 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	m.underWay[i] = u
 	m.evicted = append(m.evicted, i)
 	p.restarts++
-	p.left, p.ready = max(p.end-tick, 1), gone+input.Ticks(m.costs.startup)
+	p.left, p.ready = max(p.end-tick, 1), gone+input.Ticks(m.startup)
 	p.object = m.templates[m.Pods[i].Workload].pod(i, now)
 	suffix := "-r" + strconv.Itoa(p.restarts)
 	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)

@@ -28,11 +28,9 @@ func growing() *input.Input {
 	return tiny(workloads, grows, steady(1, 2*time.Minute, 2*time.Hour, 400), steady(2, 7*time.Minute, 40*time.Minute, 200))
 }
 
-var halfMinutes = moveCosts{30 * time.Second, 30 * time.Second}
-
 // rebalanced returns the policy with a rebalancer.
-func rebalanced(p Policy, c *api.Configuration, costs moveCosts) Policy {
-	return (&Rebalance{c: c, costs: costs}).AddTo(p)
+func rebalanced(p Policy, c *api.Configuration) Policy {
+	return (&Rebalance{c: c, termination: 30 * time.Second, startup: 30 * time.Second}).AddTo(p)
 }
 
 // small allows moves in a cluster of two nodes and three pods.
@@ -56,7 +54,7 @@ func predictedPeak(t *testing.T) Policy {
 // at 24:30: nine of ten ticks have 90 %. At the fifth refresh, at 26:30, the third pod goes. It uses the node for one more tick.
 func TestRebalance(t *testing.T) {
 	without := replayOne(t, growing(), predictedPeak(t))
-	with := replayOne(t, growing(), rebalanced(predictedPeak(t), small(), halfMinutes))
+	with := replayOne(t, growing(), rebalanced(predictedPeak(t), small()))
 	if without.HotMinutes != 27.5 || without.Moves != 0 {
 		t.Errorf("without a rebalancer %v hot minutes and %d moves, want 27.5 and none", without.HotMinutes, without.Moves)
 	}
@@ -75,7 +73,7 @@ func TestRebalance(t *testing.T) {
 func TestRebalance_WithoutLoadPlugin(t *testing.T) {
 	in := growing()
 	in.Workloads[1].Requests.CPUMillis, in.Workloads[2].Requests.CPUMillis, in.Pods[1].Lifetime = 700, 200, 20*time.Minute
-	run := replayOne(t, in, rebalanced(policy(t, report.Stock), small(), halfMinutes))
+	run := replayOne(t, in, rebalanced(policy(t, report.Stock), small()))
 	if run.Moves != 1 || run.Landed != 1 || run.Returned != 0 {
 		t.Errorf("%d moves, %d landed, %d returned; want one, which landed, and none", run.Moves, run.Landed, run.Returned)
 	}
@@ -85,7 +83,7 @@ func TestRebalance_WithoutLoadPlugin(t *testing.T) {
 func TestRebalance_Stays(t *testing.T) {
 	none := small()
 	none.MaxMovesPerHour = 0
-	if run := replayOne(t, growing(), rebalanced(predictedPeak(t), none, halfMinutes)); run.HotMinutes != 27.5 || run.Moves != 0 {
+	if run := replayOne(t, growing(), rebalanced(predictedPeak(t), none)); run.HotMinutes != 27.5 || run.Moves != 0 {
 		t.Errorf("%v hot minutes and %d moves, want 27.5 and none", run.HotMinutes, run.Moves)
 	}
 }
@@ -103,7 +101,7 @@ func TestRebalance_Windows(t *testing.T) {
 	} {
 		c := small()
 		c.Windows = []api.Window{{Schedule: tc.schedule, Duration: metav1.Duration{Duration: tc.duration}}}
-		run := replayOne(t, growing(), rebalanced(predictedPeak(t), c, halfMinutes))
+		run := replayOne(t, growing(), rebalanced(predictedPeak(t), c))
 		if run.HotMinutes != tc.hot || run.Moves != tc.moves {
 			t.Errorf("%s: %v hot minutes, %d moves; want %v, %d", tc.schedule, run.HotMinutes, run.Moves, tc.hot, tc.moves)
 		}
@@ -120,7 +118,7 @@ func TestCheck_Windows(t *testing.T) {
 		if schedule != "" {
 			c.Windows = []api.Window{{Schedule: schedule, Duration: metav1.Duration{Duration: time.Hour}}}
 		}
-		policies := []Policy{predictedPeak(t), rebalanced(predictedPeak(t), c, halfMinutes)}
+		policies := []Policy{predictedPeak(t), rebalanced(predictedPeak(t), c)}
 		if err := Check(policies, []*input.Input{in}); (err == nil) != want {
 			t.Errorf("windows at %q: error %v, want one: %t", schedule, err, !want)
 		}
@@ -137,7 +135,7 @@ func TestRebalance_Breaker(t *testing.T) {
 	}{{25 * time.Minute, 7, 1}, {time.Hour, 27.5, 0}} {
 		c := small()
 		c.BreakerDuration.Duration, c.MaxPodsPercentPerHour = tc.duration, 200 // six moves: the failed ones count
-		e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), c, halfMinutes))
+		e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), c))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +159,7 @@ func TestRebalance_Breaker(t *testing.T) {
 
 // The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
 func TestRebalance_RestOfLifetime(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), small(), halfMinutes))
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), small()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +180,7 @@ func TestRebalance_RestOfLifetime(t *testing.T) {
 
 // Whoever knows the future counts a moved pod once. At tick 80 the pods use 700m, 400m and 200m.
 func TestRebalance_Clairvoyant(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(policy(t, report.Clairvoyant), small(), halfMinutes))
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(policy(t, report.Clairvoyant), small()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +206,7 @@ func TestRebalance_Clairvoyant(t *testing.T) {
 
 // With 90 s to terminate and 2 minutes to start, the source is hot for two ticks more than above. The pod starts at tick 53 + 3 + 4.
 func TestRebalance_Costs(t *testing.T) {
-	slow := rebalanced(predictedPeak(t), small(), moveCosts{90 * time.Second, 2 * time.Minute})
+	slow := (&Rebalance{c: small(), termination: 90 * time.Second, startup: 2 * time.Minute}).AddTo(predictedPeak(t))
 	if run := replayOne(t, growing(), slow); run.HotMinutes != 8 || run.Moves != 1 {
 		t.Errorf("%v hot minutes and %d moves, want 8 and one", run.HotMinutes, run.Moves)
 	}
