@@ -126,8 +126,8 @@ func (f *PodFamily) Usage(r load.Resource) string {
 	return f.byPod(fmt.Sprintf("%s or deriv(%s[%s]) > 0", whole(series), series, model.Duration(PodWindow)))
 }
 
-// whole is the rate of counters that do not begin within the window. A sample may be missing at its begin, which changes the rate by
-// 5 % at most.
+// whole is the rate of counters that do not begin within the window. A sample may be missing at its begin, which changes the rate
+// by 5 % at most.
 func whole(counter string) string {
 	return fmt.Sprintf("(rate(%s[%s]) and %s offset %s)", counter, model.Duration(PodWindow), counter,
 		model.Duration(PodWindow-PodWindow/20))

@@ -108,8 +108,8 @@ func (e *PartialError) Error() string {
 	return "a part of the data is missing: " + text.FirstN(e.Words)
 }
 
-// Partial returns a *PartialError if the response lacks data, such as of a store of Thanos. Prometheus' annotations of an expression
-// do not say so.
+// Partial returns a *PartialError if the response lacks data, such as of a store of Thanos. Prometheus' annotations of an
+// expression do not say so.
 func (a *Answer) Partial() error {
 	missing := slices.DeleteFunc(slices.Clone(a.Warnings), func(warning string) bool { return strings.HasPrefix(warning, "PromQL ") })
 	if len(missing) == 0 {
