@@ -50,7 +50,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	for _, dialect := range promql.Dialects() {
 		q := p.Probe(dialect, window)
 		r := qr.Probe(ctx, &q)
-		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused && !source.IsTooLarge(r.Err) {
+		if r.Err != nil && !isRefused(r) {
 			return nil, r.Err
 		}
 		if probes = append(probes, r); r.Own > 0 && 2*r.Own >= len(qr.Matcher.Nodes) {
@@ -58,6 +58,12 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 		}
 	}
 	return probes, nil
+}
+
+// isRefused reports whether the server refused the query, or answered with too much.
+func isRefused(r *response.Result) bool {
+	_, refused := errors.AsType[*response.RefusedError](r.Err)
+	return refused || source.IsTooLarge(r.Err)
 }
 
 // best returns the probe to use, or nil if no probe has a node.

@@ -283,6 +283,50 @@ func TestAuto_FewNodes(t *testing.T) {
 	}
 }
 
+// TestAuto_FurtherDialect has one node of four measured by kubelets alone. The node keeps its dialect for a while after its series are
+// gone, and a server that refuses the longer queries answers those of the first dialect.
+func TestAuto_FurtherDialect(t *testing.T) {
+	named := func(node, dialect, value string) element {
+		return element{fmt.Sprintf(`"node":%q,"plimsoll_dialect":%q`, node, dialect), value}
+	}
+	exporters := []element{named("n0", "", "0.5"), named("n1", "", "0.5"), named("n2", "", "0.5")}
+	answer := func(further ...element) []rule {
+		return []rule{
+			{"memory", vector()}, {"stddev", vector()}, {"plimsoll_dialect", vector(append(slices.Clone(exporters), further...)...)},
+			{"node_cpu_seconds_total", vector(exporters...)}, {"node_cpu_usage_seconds_total", vector(named("n3", "", "2"))},
+		}
+	}
+	srv := newServer(t, answer(named("n3", "Kubelet", "2"))...)
+	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, manyNodes(4)...)
+	cpu := func() map[string]float64 {
+		t.Helper()
+		values := map[string]float64{}
+		for _, sample := range fetch(t, s) {
+			values[sample.Node] = sample.Stats[load.CPU].Mean
+		}
+		return values
+	}
+	// 2 of 8 cores
+	all := map[string]float64{"n0": 0.5, "n1": 0.5, "n2": 0.5, "n3": 0.25}
+	check.Equal(t, "cpu", all, cpu())
+	check.Equal(t, "nodes of further dialects", map[promql.Dialect][]string{promql.Kubelet: {"n3"}}, s.Diagnosis().Further)
+	// The exporter comes to the node: the kubelet's load stays the node's.
+	exporters = append(exporters, named("n3", "", "0.75"))
+	srv.setRules(answer(named("n3", "Kubelet", "4"))...)
+	all["n3"] = 0.5
+	check.Equal(t, "cpu beside an exporter", all, cpu())
+	// The kubelet's series go: after three refreshes, the exporter's count.
+	srv.setRules(answer()...)
+	for range patience {
+		check.Equal(t, "nodes without the kubelet's series", 3, len(cpu()))
+	}
+	all["n3"] = 0.75
+	check.Equal(t, "cpu by the exporter", all, cpu())
+	srv.setRules(append([]rule{{"plimsoll_dialect", status(http.StatusUnprocessableEntity,
+		`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`)}}, answer()...)...)
+	check.Equal(t, "cpu without further dialects", all, cpu())
+}
+
 // targets are the labels of a target in queries, beside nodeLabels.
 const targets = "instance, job, namespace, service, pod"
 

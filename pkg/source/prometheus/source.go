@@ -214,6 +214,10 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 		s.prefer(qr.Matcher)
 		results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
 		clear(qr.Matcher.Only) // probes may measure any node
+		if len(s.others) > 0 && slices.ContainsFunc(results, isRefused) {
+			s.others = nil // they must not cost the first dialect its load
+			results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
+		}
 	}
 	run()
 	now := coverageOf(&s.planner, results)
