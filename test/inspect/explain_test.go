@@ -675,7 +675,7 @@ func TestExplain_Errors(t *testing.T) {
 	}{
 		{"no pod of that name", "", []string{"nowhere"}, []string{"not found in namespace default", "-n"}},
 		{"no Deployment of that name", "", []string{"deploy/wbe"}, []string{"deployment wbe: not found in namespace default"}},
-		{"no namespace of that name", "", []string{"ns/defalt"}, []string{"namespace defalt: not found; did you mean default?"}},
+		{"no namespace of that name", "", []string{"ns/defalt"}, []string{"namespace defalt: not found"}},
 		{"nodes to compare for a namespace", "", []string{"ns/default", "--node", "a", "--node", "b"}, []string{"--node", "one pod"}},
 		{"an unknown type", "", []string{"svc/web"}, []string{`type "svc"`, "pod, deployment, replicaset"}},
 		{"no record, no pod", "", []string{"nowhere", "--last"}, []string{"pod nowhere: not found in namespace default"}},
