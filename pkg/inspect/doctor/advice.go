@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -126,7 +125,7 @@ func rounded(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // each runs a check of each element.
 func each[T any](list []T, run func(T) []Result) (results []Result) {

@@ -180,22 +180,11 @@ func (s *sourceFacts) checkExamined() []Result {
 }
 
 func (s *sourceFacts) checkDialect() []Result {
-	d, name, before := s.diagnosis, "the custom queries", "; tried before: "
-	if d.Dialect != "" || d.Undetected != nil {
-		name = "dialect " + string(cmp.Or(d.Dialect, promql.Auto))
-	}
-	for _, further := range sortedKeys(d.Further) {
-		name += fmt.Sprintf(", and of %s by dialect %s", text.FirstN(d.Further[further]), further)
-	}
-	tried := ""
-	for _, t := range d.Tried {
-		tried += fmt.Sprintf("%s%s (%s)", before, t.Dialect, text.Excerpt(t.Err.Error()))
-		before = ", "
-	}
+	d := s.diagnosis
 	if d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
-		return Fail(s.adviseMissing(), "%s: no node has load%s", name, tried)
+		return Fail(s.adviseMissing(), "%s: no node has load%s", d.ReadBy(), d.TriedBefore())
 	}
-	return Fine("load is read by %s%s", name, tried)
+	return Fine("load is read by %s%s", d.ReadBy(), d.TriedBefore())
 }
 
 // checkPartial shows the words of a server that answers without a part of its data.
@@ -398,24 +387,22 @@ func (s *sourceFacts) adviseScrape() []Advice {
 // adviseMissing advises what probably gives nodes their load.
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
-	if len(x.Down) > 0 {
+	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
+	empty := slices.IndexFunc(s.diagnosis.Queries, isEmpty)
+	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
+	switch {
+	case len(x.Down) > 0:
 		return s.AdviseRun(s.queryCommand(promql.Down),
 			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
 			strings.Join(x.Down, ", "))
-	}
-	if len(x.Labels) > 0 {
+	case len(x.Labels) > 0:
 		best := x.Labels[0]
 		all := text.Each(append(slices.Clone(provider.NodeLabels), best.Label), strconv.Quote)
 		return s.adviseEdit("metricProvider:\n  nodeLabels: ["+strings.Join(all, ", ")+"]\n", "add it to nodeLabels:",
 			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
-	}
-	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
-	if i := slices.IndexFunc(s.diagnosis.Queries, isEmpty); i >= 0 {
-		return s.AdviseRun(s.queryCommand(s.diagnosis.Queries[i].PromQL),
+	case empty >= 0:
+		return s.AdviseRun(s.queryCommand(s.diagnosis.Queries[empty].PromQL),
 			"Correct the custom query, which has no value of any node. See what it returns:")
-	}
-	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
-	switch {
 	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
 		return s.adviseEdit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
 			"There are series of dialect %s.", x.Dialects[0])

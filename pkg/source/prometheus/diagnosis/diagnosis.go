@@ -83,19 +83,24 @@ type UndetectedError struct {
 }
 
 func (e *UndetectedError) Error() string {
-	tried, last := "", ""
-	for _, t := range e.Tried {
-		switch reason := text.Excerpt(t.Err.Error()); {
-		case reason == last:
-			tried = strings.TrimSuffix(tried, ": "+last) + ", " + string(t.Dialect) + ": " + reason
-		case last == "":
-			tried, last = string(t.Dialect)+": "+reason, reason
-		default:
-			tried, last = tried+"; "+string(t.Dialect)+": "+reason, reason
-		}
-	}
 	return fmt.Sprintf("no series with the load of nodes at %s: scrape the nodes, or set dialect, queries or nodeLabels: tried %s",
-		e.Endpoint, tried)
+		e.Endpoint, reasons(e.Tried))
+}
+
+// reasons lists the dialects, those with the same reason together.
+func reasons(tried []Tried) (list string) {
+	last := ""
+	for _, t := range tried {
+		reason := text.Excerpt(t.Err.Error())
+		if reason == last {
+			list = strings.TrimSuffix(list, ": "+last)
+			list += ", "
+		} else if last != "" {
+			list += "; "
+		}
+		list, last = list+string(t.Dialect)+": "+reason, reason
+	}
+	return list
 }
 
 // SampleAges are the ages of each Node's newest sample when the query for them was evaluated, by the server's clock.
@@ -242,6 +247,26 @@ func (d *Diagnosis) failing() (queries []string, first error) {
 		}
 	}
 	return queries, first
+}
+
+// ReadBy names the dialects in use, and the nodes of all but the first, or the custom queries.
+func (d *Diagnosis) ReadBy() string {
+	name := "the custom queries"
+	if d.Dialect != "" || d.Undetected != nil {
+		name = "dialect " + string(cmp.Or(d.Dialect, promql.Auto))
+	}
+	for _, further := range slices.Sorted(maps.Keys(d.Further)) {
+		name += fmt.Sprintf(", and of %s by dialect %s", text.FirstN(d.Further[further]), further)
+	}
+	return name
+}
+
+// TriedBefore names the dialects that Auto passed over, with the reasons; empty if there are none.
+func (d *Diagnosis) TriedBefore() string {
+	if len(d.Tried) == 0 {
+		return ""
+	}
+	return "; tried before: " + reasons(d.Tried)
 }
 
 // Partial says what data the answers lack, in the server's words; nil if they lack none.
