@@ -225,7 +225,10 @@ func (r *reader) queryRange(ctx context.Context, promql string, first, last time
 		}
 	})
 	answer, err := r.client.Send(ctx, parameters, response.Bounds{Bytes: maxResponseBytes, Series: maxSeries}, elements)
-	if err = cmp.Or(err, answer.Partial()); err != nil {
+	if partial := answer.Partial(); err == nil && partial != nil {
+		err = fmt.Errorf("%s: %w", r.client.Endpoint(), partial)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("query %s: %w", promql, err)
 	}
 	for _, n := range answer.Rejected {

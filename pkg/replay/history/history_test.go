@@ -245,6 +245,10 @@ func TestRead_Fails(t *testing.T) {
 	for _, tc := range []struct{ name, body, want string }{
 		{"no JSON", "<html>", "invalid"},
 		{"an error", `{"status":"error","error":"x"}`, "query refused"},
+		{
+			"a store of Thanos is down", `{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["store b: EOF"]}`,
+			"a part of the data is missing: store b: EOF",
+		},
 		{"a value that is not a number", `{"status":"success","data":{"result":[{"metric":{"node":"a"},"values":[[1,"x"]]}]}}`, "has no value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

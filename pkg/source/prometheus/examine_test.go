@@ -261,9 +261,9 @@ func TestDiagnosis(t *testing.T) {
 	srv.newest = vector(element{`"node":"w1"`, "1699999980"}, element{`"node":"w2"`, "1699999950"})
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, append(twoNodes(), newNode("w3", "10.0.0.3"))...)
 	check.Equal(t, "before the first Fetch", diagnosis.Diagnosis{}, s.Diagnosis(), equateErrors())
-	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}}); err != nil {
-		t.Fatal(err)
-	}
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
+	check.OK(t, err)
+	check.Equal(t, "rejected", source.Rejected{load.PartialResponse: 1}, batch.Rejected)
 	endpoint := srv.URL + "/api/v1/query"
 	want := diagnosis.Diagnosis{
 		Endpoint: endpoint,

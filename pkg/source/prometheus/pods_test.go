@@ -230,8 +230,12 @@ func TestFetchHistory_PartialAnswer(t *testing.T) {
 			}
 			// Of the present, what is known counts.
 			srv.setRules(rule{"count(", with(element{"", "2"})}, rule{"rate(", with(podElement("shop", "web-1", "0.25"))})
-			if usages, failed := fetchPods(t, newTestPodSource(t, srv.URL)); len(usages) != 1 || failed != [load.ResourceCount]error{} {
+			s := newTestPodSource(t, srv.URL)
+			if usages, failed := fetchPods(t, s); len(usages) != 1 || failed != [load.ResourceCount]error{} {
 				t.Errorf("%s: %v, %v; want the usage of web-1", beside, usages, failed)
+			}
+			if counted := s.TakeRejected()[load.PartialResponse]; (counted > 0) != (want != "") {
+				t.Errorf("%s: counted as partial %d times", beside, counted)
 			}
 		}
 	}
