@@ -157,13 +157,15 @@ type choice struct {
 	missed  int
 }
 
-// prefer lets each node keep its dialect.
-func (s *Source) prefer(m *response.Matcher) {
+// preferred returns the dialect that each node keeps, by position; empty where any dialect may measure the node.
+func (s *Source) preferred(m *response.Matcher) []promql.Dialect {
+	only, inUse := make([]promql.Dialect, len(m.Nodes)), s.dialects()
 	for i, node := range m.Nodes {
-		if c, ok := s.chosen[node.Name]; ok && c.missed < patience && slices.Contains(s.dialects(), c.dialect) {
-			m.Only[i] = c.dialect
+		if c, ok := s.chosen[node.Name]; ok && c.missed < patience && slices.Contains(inUse, c.dialect) {
+			only[i] = c.dialect
 		}
 	}
+	return only
 }
 
 // choose notes which dialect measures each node.

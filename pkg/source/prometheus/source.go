@@ -211,9 +211,7 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 		undetected = s.detectDialect(ctx, qr, probed, nil)
 	}
 	run := func() {
-		s.prefer(qr.Matcher)
-		results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
-		clear(qr.Matcher.Only) // probes may measure any node
+		results = qr.With(s.preferred(qr.Matcher)).RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
 		if len(s.others) > 0 && slices.ContainsFunc(results, isRefused) {
 			s.others = nil // they must not cost the first dialect its load
 			results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))

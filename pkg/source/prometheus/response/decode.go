@@ -298,8 +298,8 @@ type Matcher struct {
 	// labels are the labels that may name a node, the preferred one first.
 	labels  []string
 	excerpt func(string) string
-	// Only has the dialect of each Node's values; empty where any dialect may measure the Node.
-	Only []promql.Dialect
+	// only has the dialect of each Node's values; empty where any dialect may measure the Node. It may be nil.
+	only []promql.Dialect
 	// capacities are those of Nodes.
 	capacities []podusage.Capacity
 }
@@ -308,7 +308,7 @@ type Matcher struct {
 func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
 	m := &Matcher{
 		Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt,
-		Only: make([]promql.Dialect, len(nodes)), capacities: make([]podusage.Capacity, len(nodes)),
+		capacities: make([]podusage.Capacity, len(nodes)),
 	}
 	for i, node := range nodes {
 		m.capacities[i] = podusage.CapacityOf(node)

@@ -96,7 +96,7 @@ func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 		return
 	}
 	reading, order := r.Query.ReadingOf(promql.Dialect(s.Metric[promql.DialectLabel]))
-	if only := m.Only[position]; only != "" && reading.Dialect != "" && only != reading.Dialect {
+	if m.only != nil && m.only[position] != "" && reading.Dialect != "" && m.only[position] != reading.Dialect {
 		return
 	}
 	value, ok := m.share(position, r.Query, reading, s.Value.Value)
@@ -185,6 +185,13 @@ type Querier struct {
 	Clock   clock.PassiveClock
 	Matcher *Matcher
 	probes  map[string]*Result
+}
+
+// With returns a Querier that takes a Node's values of one dialect alone, by position. An empty dialect stands for any.
+func (qr *Querier) With(only []promql.Dialect) *Querier {
+	m := *qr.Matcher
+	m.only = only
+	return &Querier{Client: qr.Client, Clock: qr.Clock, Matcher: &m}
 }
 
 // Probe is Run, but sends a query once, and is not safe for concurrent use.
