@@ -20,13 +20,15 @@ import (
 // shared is the index of all rows of all tables: their nodes and pods come and go as between decisions of one scheduler.
 var shared = podindex.New()
 
-// newPlugin leaves the stock plugin inside with the features of the gates. It gives hints, signatures and errors, and decides the pods that are left to it.
+// newPlugin leaves the stock plugin inside with the features of the gates. It gives hints, signatures and errors, and decides the
+// pods that are left to it.
 func newPlugin(ctx context.Context, args runtime.Object, handle minor.Handle, features feature.Features) (minor.Plugin, error) {
 	made, err := fromArgs(ctx, args, handle, descriptor.Deps{Pods: shared})
 	if err != nil {
 		return nil, err
 	}
 	made.(*tested).features = features
+	made.(*tested).leaveOut()
 	return made, nil
 }
 
