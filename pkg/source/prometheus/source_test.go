@@ -270,7 +270,7 @@ func TestFetch_Dialects(t *testing.T) {
 			rules: []rule{
 				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, k8s_node_name, job, namespace, service, " +
 					"pod) " +
-					"(instance:node_cpu_utilisation:rate5m and instance:node_cpu_utilisation:rate5m offset 5m) or ", vector(at("w1", "0.05"))},
+					"(instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
 				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, k8s_node_name, job, namespace, service, " +
 					"pod) " +
 					"(instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},

@@ -29,7 +29,7 @@ const (
 	//   - A window of five minutes is the rule itself; another window is the mean of the rule.
 	//   - The deviation is that of a smoothed series, which is less than the real one.
 	//   - A rule is one minus what is idle. So it does not count stolen time, and shows too much while an exporter's counters begin or
-	//     end within its five minutes. The first five minutes of a node's rule do not count.
+	//     end within its five minutes.
 	//   - Samples have the time of the rule's evaluation; what the rule read is older, by up to a scrape interval.
 	KubePrometheus Dialect = "KubePrometheus"
 	// OpenShift is KubePrometheus with instance:node_cpu_utilisation:rate1m, which is a mean over one minute.
@@ -266,9 +266,6 @@ func acrossPods(statistic func(by Labels) string, by Labels, series string) (que
 // ruleExpression is for a recorded rule. It takes subqueries: rules may be evaluated less often than the window lasts.
 func ruleExpression(r load.Resource, of definition, by Labels, s sampling) expression {
 	rule := FirstOf(of.series[r], "max by ("+by.String()+") (%s)")
-	if r == load.CPU { // not in the first minutes of the node's rule
-		rule = FirstOf(of.series[r], fmt.Sprintf("max by (%s) (%%[1]s and %%[1]s offset %s)", by, model.Duration(of.rule)))
-	}
 	e := expression{
 		mean:   fmt.Sprintf("avg_over_time((%s)[%s:%s]) and (%s)", rule, s.window, s.step, rule),
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", rule, s.window, s.step),
