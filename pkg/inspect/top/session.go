@@ -278,7 +278,6 @@ func (s *Session) refreshOrigins(ctx context.Context) {
 func (s *Session) addSources(rows []*Row) {
 	nodes := map[string]*Row{}
 	for _, row := range rows {
-		row.Contested, row.Dialect = nil, ""
 		nodes[row.Name] = row
 	}
 	for _, status := range s.cluster.Sources() {

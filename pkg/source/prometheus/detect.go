@@ -157,11 +157,13 @@ type choice struct {
 	missed  int
 }
 
-// preferred returns the dialect that each node keeps, by position; empty where any dialect may measure the node.
+// preferred returns the dialect that each node keeps, by position; empty where any dialect may measure the node. Before a look, nodes
+// of further dialects may return to the first.
 func (s *Source) preferred(m *response.Matcher) []promql.Dialect {
 	only, inUse := make([]promql.Dialect, len(m.Nodes)), s.dialects()
 	for i, node := range m.Nodes {
-		if c, ok := s.chosen[node.Name]; ok && c.missed < patience && slices.Contains(inUse, c.dialect) {
+		if c, ok := s.chosen[node.Name]; ok && c.missed < patience && slices.Contains(inUse, c.dialect) &&
+			(c.dialect == s.dialect || s.fetches < fetchesPerLook) {
 			only[i] = c.dialect
 		}
 	}

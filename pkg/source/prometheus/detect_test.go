@@ -325,6 +325,20 @@ func TestAuto_FurtherDialect(t *testing.T) {
 	srv.setRules(append([]rule{{"plimsoll_dialect", status(http.StatusUnprocessableEntity,
 		`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`)}}, answer()...)...)
 	check.Equal(t, "cpu without further dialects", all, cpu())
+
+	// Once in a while, a node may return to the first dialect.
+	exporters = exporters[:3]
+	srv.setRules(answer(named("n3", "Kubelet", "2"))...)
+	s = newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, manyNodes(4)...)
+	all["n3"] = 0.25
+	check.Equal(t, "cpu", all, cpu())
+	exporters = append(exporters, named("n3", "", "0.75"))
+	srv.setRules(answer(named("n3", "Kubelet", "2"))...)
+	for s.fetches < fetchesPerLook {
+		check.Equal(t, "cpu while the node keeps its dialect", all, cpu())
+	}
+	all["n3"] = 0.75
+	check.Equal(t, "cpu after the return", all, cpu())
 }
 
 // targets are the labels of a target in queries, beside nodeLabels.

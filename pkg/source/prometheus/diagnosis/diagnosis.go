@@ -87,20 +87,17 @@ func (e *UndetectedError) Error() string {
 		e.Endpoint, reasons(e.Tried))
 }
 
-// reasons lists the dialects, those with the same reason together.
-func reasons(tried []Tried) (list string) {
-	last := ""
-	for _, t := range tried {
+// reasons lists the dialects, those that follow each other with the same reason together.
+func reasons(tried []Tried) string {
+	var groups, names []string
+	for i, t := range tried {
 		reason := text.Excerpt(t.Err.Error())
-		if reason == last {
-			list = strings.TrimSuffix(list, ": "+last)
-			list += ", "
-		} else if last != "" {
-			list += "; "
+		names = append(names, string(t.Dialect))
+		if i+1 == len(tried) || text.Excerpt(tried[i+1].Err.Error()) != reason {
+			groups, names = append(groups, strings.Join(names, ", ")+": "+reason), nil
 		}
-		list, last = list+string(t.Dialect)+": "+reason, reason
 	}
-	return list
+	return strings.Join(groups, "; ")
 }
 
 // SampleAges are the ages of each Node's newest sample when the query for them was evaluated, by the server's clock.

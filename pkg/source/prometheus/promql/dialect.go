@@ -62,8 +62,12 @@ func Dialects() (all []Dialect) {
 type definition struct {
 	// series are selectors with one series a node, or a CPU: alternatives, the preferred one first.
 	series [load.ResourceCount][]string
-	// modes are counters of all seconds of each CPU, and busy the matcher of those in which the CPU was busy.
-	modes, busy string
+	// modes counts the seconds of each CPU by mode. some is the matcher of the modes that add up to all seconds, empty for all modes;
+	// busy is that of those in which the CPU was busy.
+	modes, some, busy string
+	// total is all memory, of which the series is what is available, and cached what is available beside. Without total, the series
+	// is what is used.
+	total, cached string
 	// rule is the span that the rule of cpu is a mean over; 0 without rules.
 	rule time.Duration
 }
@@ -74,11 +78,13 @@ func one(cpu, memory string) [load.ResourceCount][]string {
 
 const memoryRule = "instance:node_memory_utilisation:ratio"
 
-// Time that the hypervisor steals is busy, as no pod can have it. Windows counts the time of interrupts as privileged too.
+// Time that the hypervisor steals is busy, as no pod can have it. Windows counts the time of interrupts as privileged too. The ZFS
+// cache above its minimum is available, and Linux does not say so.
 var definitions = map[Dialect]definition{
 	NodeExporter: {
 		series: one(`node_cpu_seconds_total{mode="idle"}`, "node_memory_MemAvailable_bytes"),
 		modes:  "node_cpu_seconds_total", busy: `mode!~"idle|iowait"`,
+		total: "node_memory_MemTotal_bytes", cached: "clamp_min(node_zfs_arc_size - node_zfs_arc_c_min, 0)",
 	},
 	KubePrometheus: {series: [load.ResourceCount][]string{
 		load.CPU: {"instance:node_cpu_utilisation:rate5m", "instance:node_cpu:ratio"}, load.Memory: {memoryRule},
@@ -86,7 +92,8 @@ var definitions = map[Dialect]definition{
 	OpenShift: {series: one("instance:node_cpu_utilisation:rate1m", memoryRule), rule: time.Minute},
 	WindowsExporter: {
 		series: one(`windows_cpu_time_total{mode="idle"}`, "windows_memory_available_bytes"),
-		modes:  `windows_cpu_time_total{mode=~"idle|privileged|user"}`, busy: `mode!="idle"`,
+		modes:  "windows_cpu_time_total", some: `mode=~"idle|privileged|user"`, busy: `mode=~"privileged|user"`,
+		total: "(windows_memory_physical_total_bytes or windows_cs_physical_memory_bytes)",
 	},
 	OpenTelemetry: {
 		series: one(`system_cpu_time_seconds_total{state="idle"}`, `system_memory_usage_bytes{state="used"}`),
@@ -175,7 +182,7 @@ func (d Dialect) expression(r load.Resource, by Labels, s sampling) expression {
 		return of.modesExpression(by, s)
 	case of.modes != "":
 		return expression{
-			mean: d.memory("avg_over_time(%s)", "avg_over_time(%s)", by, s), stdDev: d.memoryDeviation(by, s),
+			mean: of.memory("avg_over_time(%s)", "avg_over_time(%s)", by, s), stdDev: of.memoryDeviation(by, s),
 		}
 	case r == load.CPU:
 		return usageSecondsExpression(of.series[r][0], by, s)
@@ -183,39 +190,31 @@ func (d Dialect) expression(r load.Resource, by Labels, s sampling) expression {
 	return bytesExpression(of.series[r][0], by, s)
 }
 
-// memory is a function of the used memory over all memory. Some dialects count what is available: there it is one minus the
-// function ofAvailable.
-func (d Dialect) memory(ofUsed, ofAvailable string, by Labels, s sampling) string {
-	if d == OpenTelemetry {
+// memory is a function of the used memory over all memory. Where the series is what is available, memory is one minus the function
+// ofAvailable.
+func (of *definition) memory(ofUsed, ofAvailable string, by Labels, s sampling) string {
+	if of.total == "" {
 		return otelMemory(ofUsed, by, s)
 	}
-	return fmt.Sprintf("max by (%s) (1 - (%s) / %s)", by, d.availableOver(ofAvailable, s), d.totalMemory())
+	return fmt.Sprintf("max by (%s) (1 - (%s) / %s)", by, of.availableOver(ofAvailable, s), of.total)
 }
 
-func (d Dialect) memoryDeviation(by Labels, s sampling) string {
+func (of *definition) memoryDeviation(by Labels, s sampling) string {
 	const deviation = "stddev_over_time(%s)"
-	if d == OpenTelemetry {
+	if of.total == "" {
 		return otelMemory(deviation, by, s)
 	}
-	return fmt.Sprintf("max by (%s) ((%s) / %s)", by, d.availableOver(deviation, s), d.totalMemory())
+	return fmt.Sprintf("max by (%s) ((%s) / %s)", by, of.availableOver(deviation, s), of.total)
 }
 
-// availableOver is a function of the available memory. The ZFS cache above its minimum is available too, and Linux does not say so.
-func (d Dialect) availableOver(function string, s sampling) string {
-	available := d.Series(load.Memory)[0]
+// availableOver is a function of the available memory.
+func (of *definition) availableOver(function string, s sampling) string {
+	available := of.series[load.Memory][0]
 	plain := fmt.Sprintf(function, fmt.Sprintf("%s[%s]", available, s.window))
-	if d != NodeExporter {
+	if of.cached == "" {
 		return plain
 	}
-	cached := fmt.Sprintf("(%s + clamp_min(node_zfs_arc_size - node_zfs_arc_c_min, 0))[%s:%s]", available, s.window, s.step)
-	return fmt.Sprintf(function, cached) + " or " + plain
-}
-
-func (d Dialect) totalMemory() string {
-	if d == WindowsExporter {
-		return "(windows_memory_physical_total_bytes or windows_cs_physical_memory_bytes)"
-	}
-	return "node_memory_MemTotal_bytes"
+	return fmt.Sprintf(function, fmt.Sprintf("(%s + %s)[%s:%s]", available, of.cached, s.window, s.step)) + " or " + plain
 }
 
 func otelMemory(function string, by Labels, s sampling) string {
@@ -239,9 +238,16 @@ func (of *definition) modesExpression(by Labels, s sampling) expression {
 }
 
 func (of *definition) busyShare(by Labels, over model.Duration) string {
-	name, matchers, _ := strings.Cut(strings.TrimSuffix(of.modes, "}"), "{")
-	busy := strings.TrimPrefix(matchers+","+of.busy, ",")
-	return fmt.Sprintf("sum by (%s) (rate(%s{%s}[%s])) / sum by (%s) (rate(%s[%s]))", by, name, busy, over, by, of.modes, over)
+	return fmt.Sprintf("sum by (%s) (rate(%s{%s}[%s])) / sum by (%s) (rate(%s[%s]))", by, of.modes, of.busy, over, by, of.allModes(),
+		over)
+}
+
+// allModes selects counters that together grow by one second a second for each CPU.
+func (of *definition) allModes() string {
+	if of.some == "" {
+		return of.modes
+	}
+	return of.modes + "{" + of.some + "}"
 }
 
 // Labels are names of labels.
@@ -345,7 +351,7 @@ func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float
 		}
 	case of.modes != "":
 		// A high quantile of what is used is a low one of what is available.
-		e.mean = d.memory("quantile_over_time("+q+", %s)", "quantile_over_time("+format(1-fraction)+", %s)", by, s)
+		e.mean = of.memory("quantile_over_time("+q+", %s)", "quantile_over_time("+format(1-fraction)+", %s)", by, s)
 	case of.rule > 0:
 		e.mean = fmt.Sprintf("(%s) and (%s)",
 			FirstOf(series, "max by ("+by.String()+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),

@@ -252,12 +252,14 @@ func (p *Planner) CPUCounters(d Dialect) string {
 	if p.Custom[load.CPU] != "" || d == "" {
 		return ""
 	}
-	if of := definitions[d]; of.rule > 0 {
-		d = NodeExporter // which the rules follow from
-	} else if of.modes == "" {
-		return p.Selector.add(d.Series(load.CPU)[0])
+	of := definitions[d]
+	if of.rule > 0 {
+		of = definitions[NodeExporter] // which the rules follow from
 	}
-	return p.Selector.add(definitions[d].modes) // of any mode: a busy node is never idle
+	if of.modes == "" {
+		return p.Selector.add(of.series[load.CPU][0])
+	}
+	return p.Selector.add(of.allModes()) // of any mode: a busy node is never idle
 }
 
 // ChangeCount returns the query for the number of changes of each node's series over a span.
