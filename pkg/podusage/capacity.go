@@ -31,8 +31,8 @@ func CapacityOf(node *corev1.Node) Capacity {
 	return c
 }
 
-// Of returns a mean that counts huge pages as used and as capacity, as a fraction of the capacity. MemAvailable over MemTotal is
-// such a mean.
+// Of returns a mean that counts huge pages as used and as capacity, as one minus MemAvailable over MemTotal does, as a fraction of
+// the capacity.
 func (c *Capacity) Of(r load.Resource, mean float64) float64 {
 	if r != load.Memory || c.hugePages == 0 {
 		return mean

@@ -157,8 +157,8 @@ type choice struct {
 	missed  int
 }
 
-// preferred returns the dialect that each node keeps, by position; empty where any dialect may measure the node. Before a look, nodes
-// of further dialects may return to the first.
+// preferred returns the dialect that each node keeps, by position; empty where any dialect may measure the node. Before a look,
+// nodes of further dialects may return to the first.
 func (s *Source) preferred(m *response.Matcher) []promql.Dialect {
 	only, inUse := make([]promql.Dialect, len(m.Nodes)), s.dialects()
 	for i, node := range m.Nodes {

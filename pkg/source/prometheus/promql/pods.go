@@ -116,8 +116,9 @@ func (f *PodFamily) Count() string {
 
 // Usage returns the query for each pod's usage in bytes or cores.
 //
-// Servers divide the rate of a counter that begins within the window by different times: Prometheus by the whole window. So such a
-// counter counts with its slope, which is the same everywhere. One without a second sample has none: VictoriaMetrics says 0.
+// Of a counter that begins within the window, Prometheus divides the increase by the whole window, and VictoriaMetrics by the time
+// between the samples. So this counter counts with its slope, which both servers agree about. A counter with one sample has no
+// slope: VictoriaMetrics says 0.
 func (f *PodFamily) Usage(r load.Resource) string {
 	series := f.Selector(r)
 	if r == load.Memory {

@@ -48,7 +48,7 @@ func (e *RejectedError) Error() string {
 type Value struct {
 	Value float64
 	Known bool
-	// Dialect is the one of the value; empty for a custom query and for a NodeMetric.
+	// Dialect says how Value was read; empty for a custom query and for a NodeMetric.
 	Dialect promql.Dialect
 }
 
