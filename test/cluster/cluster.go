@@ -11,17 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"text/template"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/retry"
 )
 
 //go:embed config
@@ -113,19 +110,10 @@ type ports struct {
 	etcd, etcdPeer, apiServer, kwok, prometheus, metricsServer, scheduler int
 }
 
-// tries is how often a process or a cluster is started whose port is taken: another process may take it between choice and use.
-var tries = wait.Backoff{Steps: 3}
-
-func inUse(err error) bool { return strings.Contains(err.Error(), "address already in use") }
-
 // Start starts a cluster and waits until all its parts can be used. The cluster runs until ctx ends or Stop is called. Only Stop
 // waits until all parts have ended.
 func Start(ctx context.Context, o Options) (c *Cluster, err error) {
-	err = retry.OnError(tries, inUse, func() (err error) {
-		c, err = start(ctx, o)
-		return err
-	})
-	if err != nil {
+	if c, err = start(ctx, o); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { _ = c.Stop() })
@@ -227,7 +215,7 @@ func (c *Cluster) started() []*Process {
 func (c *Cluster) prepare() (err error) {
 	p := &c.ports
 	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiServer, &p.kwok, &p.prometheus, &p.metricsServer, &p.scheduler} {
-		if *port, err = FreePort(); err != nil { // where two are the same, Start tries again
+		if *port, err = FreePort(); err != nil {
 			return err
 		}
 	}

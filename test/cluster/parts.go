@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
@@ -142,19 +141,13 @@ func (c *Cluster) RunPrometheus(
 func (c *Cluster) runReplica(
 	ctx context.Context, program, scheme string, listening func(port int) *Process,
 ) (r Replica, err error) {
-	err = retry.OnError(tries, inUse, func() error {
-		port, err := FreePort()
-		if err != nil {
-			return err
-		}
-		r = Replica{listening(port), scheme + "://" + address(port)}
-		r.path = filepath.Join(c.options.BinDir, program)
-		if err = c.run(ctx, r.Process); err != nil && inUse(err) {
-			_ = r.Kill() // it has ended, which Failed must not report
-		}
-		return err
-	})
-	return r, err
+	port, err := FreePort()
+	if err != nil {
+		return r, err
+	}
+	r = Replica{listening(port), scheme + "://" + address(port)}
+	r.path = filepath.Join(c.options.BinDir, program)
+	return r, c.run(ctx, r.Process)
 }
 
 // RunConfined runs a program as an arbitrary user without capabilities, whose root folder is root, and waits until the URL ready

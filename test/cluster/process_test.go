@@ -2,8 +2,9 @@ package cluster
 
 import (
 	"context"
-	"errors"
+	"net"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -73,23 +74,18 @@ func TestProcess_StopBeforeRestart(t *testing.T) {
 	check.OK(t, p.Kill())
 }
 
-// TestRunReplica has another process take the port twice, or always.
-func TestRunReplica(t *testing.T) {
-	for taken, runs := range map[int]bool{2: true, tries.Steps: false} {
-		c, begun := &Cluster{dir: t.TempDir(), options: Options{BinDir: "/bin"}}, 0
-		p, err := c.runReplica(t.Context(), "sh", "http", func(int) *Process {
-			begun++
-			script, ready := "echo address already in use; exit 1", errors.New("it does not listen")
-			if begun > taken {
-				script, ready = "while :; do sleep 0.1; done", nil
-			}
-			return c.process("listens", func(context.Context) error { return ready }, "-c", script)
-		})
-		check.Equal(t, "it runs", runs, err == nil)
-		check.OK(t, c.Failed())
-		check.OK(t, p.Kill())
-		if crash, err := p.Crash(); err != nil || crash != "" {
-			t.Errorf("it crashed with %q, error %v", crash, err)
+// TestFreePort shows that a port is given out once, that no other process can claim it meanwhile, and that it is free.
+func TestFreePort(t *testing.T) {
+	var given []int
+	for range 200 {
+		given = append(given, check.Value(FreePort())(t))
+	}
+	slices.Sort(given)
+	check.Equal(t, "different ports", len(given), len(slices.Compact(slices.Clone(given))))
+	for _, port := range given {
+		if l, err := net.Listen("tcp", address(port+portRange)); err == nil {
+			t.Errorf("port %d was given out, but another process may claim it, error on closing %v", port, l.Close())
 		}
+		check.OK(t, check.Value(net.Listen("tcp", address(port)))(t).Close())
 	}
 }
