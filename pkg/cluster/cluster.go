@@ -38,6 +38,8 @@ type Options struct {
 	Source        SourceOptions
 	// IgnoreExtenders is for commands that need no decision: extenders cannot be simulated, and Open fails if there are any.
 	IgnoreExtenders bool
+	// Workload is the scheduler that runs with the configuration. Its load is read, if it serves it; nil if it is unknown.
+	Workload *Workload
 	// FilesAreHere reports whether the configuration's files are on this file system, as in the scheduler's container.
 	FilesAreHere bool
 	// Clock is the real one if nil.
@@ -77,7 +79,11 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	registry := metrics.NewKubeRegistry()
-	p := provider.NewOnDemand(o.Clock, registry, access)
+	var read func(context.Context, bool) (*provider.Served, error)
+	if r := c.loadReader(&o); r != nil {
+		read = r.read
+	}
+	p := provider.NewOnDemand(o.Clock, registry, access, read)
 	s, err := sim.New(ctx, sim.Options{
 		Configuration: o.Configuration,
 		Plugins:       plugins.NewRegistry(p, o.Clock, registry.MustRegister),
@@ -104,6 +110,19 @@ func (c *Cluster) Refresh(ctx context.Context) { c.provider.Refresh(ctx) }
 
 // RefreshLoad is Refresh without statistics of workloads, which must not be refreshed more often than every StatisticsInterval.
 func (c *Cluster) RefreshLoad(ctx context.Context) { c.provider.RefreshLoad(ctx) }
+
+// Examine also reads the sources of load that the scheduler reads. Their results tell what can be reached from here.
+func (c *Cluster) Examine(ctx context.Context) { c.provider.Examine(ctx) }
+
+// NotServed says in one line why the scheduler's own load is not shown, but what its sources say now. It is empty if the load is
+// the scheduler's, or if no scheduler is known.
+func (c *Cluster) NotServed() string {
+	err := c.provider.ServedErr()
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("The load is not the scheduler's own, but what its source tells this command: %v", err)
+}
 
 // StatisticsInterval is the time between two refreshes of statistics of workloads.
 const StatisticsInterval = refresh.WorkloadInterval

@@ -15,6 +15,8 @@ import (
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // schedulerProgram is the file name of the scheduler.
@@ -113,6 +115,7 @@ func (w *Workload) options() (*pflag.FlagSet, *options.Options) {
 	flags, all := pflag.NewFlagSet(schedulerProgram, pflag.ContinueOnError), options.NewOptions()
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
+	flags.Int(provider.PortFlag, provider.ServedPort, "")
 	for _, set := range all.Flags.FlagSets {
 		flags.AddFlagSet(set)
 	}

@@ -304,6 +304,24 @@ func (v *View) Uncovered(node fwk.NodeInfo, pod *corev1.Pod, r load.Resource) fl
 	return Uncovered(&measured[r], v.cache.config.visibleAfter(runningSince(pod)))
 }
 
+// PendingOf is the usage of a pod of the node that the load of the node does not cover yet. Unlike Pods, it needs no NodeInfo, and
+// does not allocate for a pod that is covered.
+func (v *View) PendingOf(pod *corev1.Pod, node *corev1.Node) (pending podusage.Amounts) {
+	measured := v.cache.key.table.Node(node.Name)
+	visible := v.cache.config.visibleAfter(runningSince(pod))
+	if visible <= horizonOf(&measured) {
+		return pending
+	}
+	uncovered, allocatable := v.cache.newUncoveredPod(0, visible, pod), podusage.AmountsOf(node.Status.Allocatable)
+	for r := range load.ResourceCount {
+		if m := &measured[r]; m.Known && stateAt(v.now, freshUntil(m, v.cache.config.Trust)) == load.Fresh {
+			usage, _, covered := uncovered.on(allocatable[r], m, r)
+			pending[r] = usage * (1 - covered)
+		}
+	}
+	return pending
+}
+
 // Pods returns the loads of the node's pods, in their order, without ended ones. Their Pending adds up to that of the node's
 // Estimate. Where its State is not Fresh, their Usage adds up to its Mean. Pods allocates: do not call it in a scheduling cycle.
 func (v *View) Pods(node fwk.NodeInfo) []PodLoad {

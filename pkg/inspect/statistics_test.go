@@ -121,7 +121,7 @@ func newCluster(t *testing.T, plugin, args string) *fakeCluster {
 	}
 	c.objects = append(c.objects, waiting())
 	registry := metrics.NewKubeRegistry()
-	p := provider.NewOnDemand(clock.RealClock{}, registry, sources.Account{})
+	p := provider.NewOnDemand(clock.RealClock{}, registry, sources.Account{}, nil)
 	c.Scheduler, err = sim.New(t.Context(), sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration), Objects: c.objects,
 		Plugins: plugins.NewRegistry(p, clock.RealClock{}, registry.MustRegister),

@@ -64,6 +64,9 @@ func NewIndex(names []string) *Index {
 	return x
 }
 
+// Names are the names of the nodes by row. They must not be changed.
+func (x *Index) Names() []string { return x.names }
+
 // Len is the number of nodes.
 func (x *Index) Len() int { return len(x.names) }
 
@@ -164,6 +167,14 @@ func (s *Snapshot) Table(of Quantile) *Table {
 	}
 	return s.unmeasured
 }
+
+// Statistics are what the snapshot has tables of: quantiles, and means with a Fraction of 0.
+func (s *Snapshot) Statistics() []Quantile {
+	return slices.SortedFunc(maps.Keys(s.tables), compareQuantiles)
+}
+
+// Metrics are the expressions of the node metrics that the snapshot has columns of.
+func (s *Snapshot) Metrics() []string { return slices.Sorted(maps.Keys(s.columns)) }
 
 // Metric returns the values of the node metric with the given PromQL expression. An expression that is not read has a column
 // without values.

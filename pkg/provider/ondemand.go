@@ -3,13 +3,14 @@ package provider
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -19,11 +20,22 @@ import (
 )
 
 // NewOnDemand returns a provider that reads its sources only when Refresh is called. A source that cannot be opened fails at each
-// Refresh.
-func NewOnDemand(c clock.Clock, registry refresh.Registry, access sources.Access) *Provider {
+// Refresh. If read is not nil, it asks a scheduler for what the scheduler read of them. Then the provider reads only what read
+// lacks.
+func NewOnDemand(
+	c clock.Clock, registry refresh.Registry, access sources.Access,
+	read func(ctx context.Context, withStatistics bool) (*Served, error),
+) *Provider {
 	p := New(c, registry, access)
-	p.onDemand = true
+	p.onDemand, p.read = true, read
 	return p
+}
+
+// ServedErr says why the last Refresh did not use what a scheduler had read; nil if it did, or could ask none.
+func (p *Provider) ServedErr() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.servedErr
 }
 
 // SourceStatus is a source of load, and the result of its last refresh.
@@ -36,9 +48,9 @@ type SourceStatus struct {
 	Source source.Source
 	// Readers are those of the source, in the order in which they were opened.
 	Readers []*reading.Reader
-	// Took is how long the last refresh took, and Err why it failed.
-	Took time.Duration
-	Err  error
+	// Outcome is that of the last refresh. Adopted reports whether that was a scheduler's.
+	refresh.Outcome
+	Adopted bool
 }
 
 // StatisticsStatus is a source of workload statistics, and the result of its last refresh.
@@ -50,10 +62,9 @@ type StatisticsStatus struct {
 	Statistics config.StatisticsSpec
 	// Publisher has the statistics.
 	Publisher *learned.Publisher
-	// Took is how long the last refresh took, and Err why it failed. HistoryErr is why a part of the history is missing.
-	// UnmeasuredErr is why usages are missing after a refresh that succeeded.
-	Took                           time.Duration
-	Err, HistoryErr, UnmeasuredErr error
+	// WorkloadOutcome is that of the last refresh. Adopted reports whether that was a scheduler's.
+	refresh.WorkloadOutcome
+	Adopted bool
 }
 
 // FromPrometheus reports whether Prometheus has the usage. Otherwise metrics-server has it.
@@ -72,23 +83,59 @@ func (p *Provider) RefreshLoad(ctx context.Context) { p.refresh(ctx, false) }
 func (p *Provider) refresh(ctx context.Context, withStatistics bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.served, p.servedErr = nil, nil; p.read != nil {
+		p.served, p.servedErr = p.read(ctx, withStatistics)
+	}
 	var wait sync.WaitGroup
 	for _, s := range p.sources {
+		if s.status.Adopted = s.adopt(p.served); s.status.Adopted {
+			continue
+		}
+		p.lacks(s.status.Label)
 		wait.Go(func() {
-			began := p.clock.Now()
-			s.status.Err = s.watcher.Refresh(ctx)
-			s.status.Took = p.clock.Since(began)
+			err := s.watcher.Refresh(ctx)
+			s.status.Outcome = s.watcher.Outcome()
+			s.status.Err = err // also if ctx was done, or the source panicked
 		})
 	}
 	for _, s := range p.statistics {
 		if !withStatistics {
 			break
 		}
+		if s.status.Adopted = s.adopt(p.served); s.status.Adopted {
+			continue
+		}
+		p.lacks(s.status.Label)
 		wait.Go(func() {
-			began := p.clock.Now()
-			s.status.Err = s.watcher.Refresh(ctx)
-			s.status.Took, s.status.HistoryErr = p.clock.Since(began), s.watcher.HistoryErr()
-			s.status.UnmeasuredErr = s.watcher.UnmeasuredErr()
+			_ = s.watcher.Refresh(ctx) // the outcome tells it
+			s.status.WorkloadOutcome = s.watcher.Outcome()
+		})
+	}
+	wait.Wait()
+}
+
+// lacks notes that a scheduler does not serve a source. mu must be held.
+func (p *Provider) lacks(label string) {
+	if p.served != nil && p.servedErr == nil {
+		p.servedErr = fmt.Errorf("the scheduler does not read %s with these settings, or has another version (%s)", label,
+			text.Excerpt(p.served.Version))
+	}
+}
+
+// Examine reads the sources that the last Refresh adopted from a scheduler, for their outcome. The load stays the scheduler's.
+func (p *Provider) Examine(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, s := range p.sources {
+		if !s.status.Adopted {
+			continue
+		}
+		wait.Go(func() {
+			err := s.watcher.Refresh(ctx)
+			s.adopt(p.served)
+			s.status.Outcome = s.watcher.Outcome()
+			s.status.Err = err
 		})
 	}
 	wait.Wait()

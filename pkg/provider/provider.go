@@ -24,10 +24,14 @@ type Provider struct {
 	access  sources.Access
 	clock   clock.Clock
 	metrics *refresh.Metrics
-	// onDemand says that sources are read by Refresh alone.
+	// onDemand says that sources are read by Refresh alone, and read asks a scheduler what it read; nil asks none.
 	onDemand bool
+	read     func(ctx context.Context, withStatistics bool) (*Served, error)
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// served is what read returned last, and servedErr why it is not used.
+	served     *Served
+	servedErr  error
 	sources    []*sharedSource
 	statistics []*sharedStatistics
 	// labels counts the sources by name.

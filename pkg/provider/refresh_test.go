@@ -35,7 +35,7 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}}}
 	check.OK(t, h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node))
-	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}, nil)
 	timing := prometheusSpec()
 	metricsServer, unreachable, unopened := timing, timing, timing
 	metricsServer.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}
@@ -96,7 +96,7 @@ func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	check.OK(t, h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod))
-	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}, nil)
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = server.URL
 	if _, err := openStatistics(t, p, h, spec, statisticsSpec()); err != nil {
@@ -123,7 +123,7 @@ func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
 	spec := prometheusSpec()
 	spec.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}
-	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}, nil)
 	if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestRefresh_ReturnsAPanic(t *testing.T) {
 	}
 	pods := newPodCluster(t, &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) { panic("x") }}, "")
 	check.OK(t, pods.Refresh(t.Context()))
-	if err := pods.HistoryErr(); err == nil || err.Error() != "panic: x" {
+	if err := pods.Outcome().HistoryErr; err == nil || err.Error() != "panic: x" {
 		t.Errorf("HistoryErr returned %v, want the panic", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -51,6 +52,7 @@ type Watcher struct {
 	publisher *load.Publisher
 
 	mu           sync.Mutex
+	outcome      Outcome
 	requirements load.Requirements
 	// trust is the loosest of all readers.
 	trust load.Trust
@@ -64,6 +66,22 @@ type Watcher struct {
 	index       *load.Index
 	failures    failureLog
 	lastRefresh time.Time
+}
+
+// Outcome is what a refresh told beside the load. It began at Began, and failed with Err.
+type Outcome struct {
+	Began     time.Time
+	Took      time.Duration
+	Err       error
+	Contested []source.Contested
+	Further   map[string][]string
+}
+
+// Outcome returns that of the last refresh; zero before the first.
+func (w *Watcher) Outcome() Outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.outcome
 }
 
 // NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
@@ -91,6 +109,34 @@ func (w *Watcher) registered() (load.Requirements, load.Trust) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.requirements, w.trust
+}
+
+// Trust is the loosest of all readers.
+func (w *Watcher) Trust() load.Trust {
+	_, trust := w.registered()
+	return trust
+}
+
+// Adopt publishes the load of nodes that another process has read. It does nothing and returns false if a table is missing that a
+// reader needs. A watcher that adopts must not run.
+func (w *Watcher) Adopt(
+	nodes sets.Set[string], tables map[load.Quantile]map[string]load.NodeLoad, metrics map[string]load.MetricTable,
+) bool {
+	requirements, _ := w.registered()
+	needed := slices.Clone(requirements.Quantiles)
+	for _, window := range requirements.Windows {
+		needed = append(needed, load.Quantile{Window: window})
+	}
+	if slices.ContainsFunc(needed, func(of load.Quantile) bool { return tables[of] == nil }) {
+		return false
+	}
+	w.index = indexOf(nodes, w.index)
+	adopted := map[load.Quantile]*load.Table{}
+	for of, rows := range tables {
+		adopted[of] = load.NewTable(w.index, func(node string) load.NodeLoad { return rows[node] })
+	}
+	w.publisher.Publish(load.NewSnapshot(w.index, nil, metrics).WithQuantiles(adopted))
+	return true
 }
 
 // nodeStates counts the cluster's nodes by resource and state.
@@ -193,6 +239,9 @@ func (w *Watcher) Refresh(ctx context.Context) (err error) {
 	}
 	now := w.clock.Now()
 	w.metrics.refreshed(w.label, now.Sub(began), err)
+	w.mu.Lock()
+	w.outcome = Outcome{began, now.Sub(began), err, batch.Contested, batch.Further}
+	w.mu.Unlock()
 	w.metrics.countRejected(w.label, batch.Rejected)
 	w.forgetIfClockWentBack(logger, now)
 	w.failures.log(logger, now, err, "Nodes keep their last measurement until it expires, then their requests are used")
@@ -398,22 +447,17 @@ func (w *Watcher) table(of load.Quantile) *load.Table {
 
 // updateIndex replaces the index if the nodes have changed.
 func (w *Watcher) updateIndex() {
-	nodes := make(map[string]struct{}, w.index.Len())
-	for node := range w.histories {
-		nodes[node] = struct{}{}
-	}
+	nodes := sets.KeySet(w.histories)
 	for _, table := range w.nodeMetrics {
-		for node := range table {
-			nodes[node] = struct{}{}
-		}
+		nodes.Insert(slices.Collect(maps.Keys(table))...)
 	}
-	same := len(nodes) == w.index.Len()
-	for node := range nodes {
-		if _, ok := w.index.Row(node); !ok {
-			same = false
-		}
+	w.index = indexOf(nodes, w.index)
+}
+
+// indexOf returns an index of the nodes: the last one if that has the same.
+func indexOf(nodes sets.Set[string], last *load.Index) *load.Index {
+	if nodes.Len() == last.Len() && nodes.HasAll(last.Names()...) {
+		return last
 	}
-	if !same {
-		w.index = load.NewIndex(slices.Collect(maps.Keys(nodes)))
-	}
+	return load.NewIndex(nodes.UnsortedList())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,21 +62,44 @@ type WorkloadConfig struct {
 type WorkloadWatcher struct {
 	WorkloadConfig
 	publisher *learned.Publisher
+	outcome   atomic.Pointer[WorkloadOutcome]
 
 	// The fields below are used by Run's goroutine alone.
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
 	started, failed bool
 	nextRefresh     time.Time
 	// observed is the time of the last observation, by the wall clock. The source knows no other.
-	observed time.Time
-	past     backfill
-	// historyErr is why a part of the history is missing.
-	historyErr error
-	// unmeasuredErr is why the last refresh, although it succeeded, lacks usages.
-	unmeasuredErr error
-	failures      failureLog
+	observed                  time.Time
+	past                      backfill
+	historyErr, unmeasuredErr error // see WorkloadOutcome
+	failures                  failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
+}
+
+// WorkloadOutcome is the result of the last refresh, which began at Began and failed with Err.
+type WorkloadOutcome struct {
+	Began time.Time
+	Took  time.Duration
+	Err   error
+	// HistoryErr is why a part of the history has not been read. UnmeasuredErr is why usages are missing although the refresh
+	// succeeded: a resource could not be read, or most pods have no measured usage.
+	HistoryErr, UnmeasuredErr error
+	// PastRatio is the part of the history that was read.
+	PastRatio float64
+}
+
+// Outcome returns that of the last refresh; zero before the first.
+func (w *WorkloadWatcher) Outcome() WorkloadOutcome {
+	if o := w.outcome.Load(); o != nil {
+		return *o
+	}
+	return WorkloadOutcome{}
+}
+
+// tell publishes the outcome of a refresh that began at began.
+func (w *WorkloadWatcher) tell(began time.Time, err error) {
+	w.outcome.Store(&WorkloadOutcome{began, w.Clock.Since(began), err, w.historyErr, w.unmeasuredErr, w.past.read()})
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
@@ -102,6 +126,8 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
 func (w *WorkloadWatcher) refreshDue(ctx context.Context) (err error) {
+	began := w.Clock.Now()
+	defer func() { w.tell(began, err) }()
 	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	ctx = w.logging(ctx)
 	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
@@ -139,9 +165,11 @@ const refreshTime = 10 * time.Second
 // Refresh observes all pods once, then reads what is missing of the history, within refreshTime. It publishes the results of both.
 // It fails if no resource of the pods could be read.
 func (w *WorkloadWatcher) Refresh(ctx context.Context) (err error) {
+	began := w.Clock.Now()
+	defer func() { w.tell(began, err) }()
 	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	ctx = w.logging(ctx)
-	if err := w.observeNow(ctx, w.Clock.Now()); err != nil {
+	if err := w.observeNow(ctx, began); err != nil {
 		return err
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok {
@@ -290,13 +318,6 @@ func without(nodes sets.Set[string]) string {
 func (w *WorkloadWatcher) bounds() learned.Config {
 	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads}
 }
-
-// HistoryErr returns why a part of the history has not been read. It must not be called while Run or Refresh runs.
-func (w *WorkloadWatcher) HistoryErr() error { return w.historyErr }
-
-// UnmeasuredErr returns why usages are missing after a refresh that succeeded. A resource could not be read, or most pods have no
-// measured usage. It must not be called while Run or Refresh runs.
-func (w *WorkloadWatcher) UnmeasuredErr() error { return w.unmeasuredErr }
 
 // namesByOwner maps workloads by owner to the names by the configured label, for live pods.
 // If pods of an owner have different names, the name of the owner counts.

@@ -590,15 +590,15 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 	if got := podHours(); got > 2.5 || got < 2.3 {
 		t.Errorf("four periods make %.2f pod hours, want what 2.5 count after 80 minutes", got)
 	}
-	if err := c.HistoryErr(); err == nil || !strings.Contains(err.Error(), "too many samples") {
+	if err := c.Outcome().HistoryErr; err == nil || !strings.Contains(err.Error(), "too many samples") {
 		t.Errorf("error %v, want the source's", err)
 	}
 	// Each refresh reads another 80 m. The next 160 m are refused again.
 	for range 30 {
 		c.refresh(t)
 	}
-	if got := podHours(); got < 14 || c.past.remains() || c.HistoryErr() != nil {
-		t.Errorf("%.1f pod hours, %v remain, %v; want more than 14, and the whole", got, c.past.missing, c.HistoryErr())
+	if got := podHours(); got < 14 || c.past.remains() || c.Outcome().HistoryErr != nil {
+		t.Errorf("%.1f pod hours, %v remain, %v; want more than 14, and the whole", got, c.past.missing, c.Outcome().HistoryErr)
 	}
 	givenUp(0)
 
@@ -634,13 +634,13 @@ func TestWorkloads_RefreshReadsForAWhile(t *testing.T) {
 	// A third period begins after 8 s. The first three have 10 minutes each, the next 35: of a day, 30 and 135 minutes.
 	for i, want := range []string{"only 2 % of the past was read", "only 9 % of the past was read, as a refresh takes at most 10s for it"} {
 		c.refresh(t)
-		if err := c.HistoryErr(); err == nil || !strings.Contains(err.Error(), want) || len(src.asked) != 3*(i+1) {
+		if err := c.Outcome().HistoryErr; err == nil || !strings.Contains(err.Error(), want) || len(src.asked) != 3*(i+1) {
 			t.Errorf("refresh %d: %v after %d periods, want %q after three more", i, err, len(src.asked), want)
 		}
 	}
 	took = 0
 	c.refresh(t)
-	if err := c.HistoryErr(); err != nil || c.past.remains() {
+	if err := c.Outcome().HistoryErr; err != nil || c.past.remains() {
 		t.Errorf("%v, %v remain; want the whole", err, c.past.missing)
 	}
 }
@@ -808,7 +808,7 @@ func TestWorkloads_UnmeasuredErr(t *testing.T) {
 		src.failed[load.CPU], src.failed[load.Memory], src.leftOut = tt.cpu, tt.memory, tt.leftOut
 		c.clock.Step(WorkloadInterval)
 		err := c.Refresh(t.Context())
-		if got := c.UnmeasuredErr(); got != nil != tt.want || (err != nil) != (tt.cpu != nil) {
+		if got := c.Outcome().UnmeasuredErr; got != nil != tt.want || (err != nil) != (tt.cpu != nil) {
 			t.Errorf("%d: unmeasured: %v, refresh: %v", i, got, err)
 		}
 	}
@@ -860,7 +860,7 @@ func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 			if tt.logged != "" {
 				want += "\n" + tt.logged
 			}
-			if err := c.UnmeasuredErr(); err == nil || err.Error() != want {
+			if err := c.Outcome().UnmeasuredErr; err == nil || err.Error() != want {
 				t.Errorf("unmeasured: %v, want %q", err, want)
 			}
 		})

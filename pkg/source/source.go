@@ -87,6 +87,8 @@ type Batch struct {
 	UnmatchedCount int
 	// Contested are the nodes without samples because scrape targets disagree, sorted by name. They have no load.
 	Contested []Contested
+	// Further are the names of the nodes that the source read otherwise than most, by the name of the dialect.
+	Further map[string][]string
 }
 
 // Contested is a node that two sets of scrape targets measure differently. The sets are PromQL selectors.

@@ -31,6 +31,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
@@ -193,8 +194,8 @@ func TestReportOn_Faults(t *testing.T) {
 		"configuration.profiles": found(finding.ProfileRepeated),
 		"configuration.runs":     func(s *sourceFacts) { s.clusterErr = errors.New("no plugin") },
 		"source.configured":      func(s *sourceFacts) { s.sources = nil },
-		"source.statistics":      learns(provider.StatisticsStatus{Label: "pods", Err: errors.New("down")}),
-		"source.pods":            learns(provider.StatisticsStatus{Label: "pods", UnmeasuredErr: errors.New("1 of 5 pods")}),
+		"source.statistics":      learns(provider.StatisticsStatus{Label: "pods", WorkloadOutcome: refresh.WorkloadOutcome{Err: errors.New("down")}}),
+		"source.pods":            learns(provider.StatisticsStatus{Label: "pods", WorkloadOutcome: refresh.WorkloadOutcome{UnmeasuredErr: errors.New("1 of 5 pods")}}),
 		"source.tls":             func(s *sourceFacts) { s.Spec.MetricProvider.InsecureSkipVerify = true },
 		"source.answers":         fails(errors.New("quota")),
 		"source.selector":        func(s *sourceFacts) { s.Spec.MetricProvider.Selector = "" },
@@ -546,7 +547,7 @@ func TestReportOn_Messages(t *testing.T) {
 	}
 	unmeasured := func(from config.MetricProviderType) func(*sourceFacts) {
 		return learns(provider.StatisticsStatus{
-			Label: "pods of p", UnmeasuredErr: errors.New("1 of 5 pods"), Spec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: from}},
+			Label: "pods of p", WorkloadOutcome: refresh.WorkloadOutcome{UnmeasuredErr: errors.New("1 of 5 pods")}, Spec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: from}},
 		})
 	}
 	for _, tt := range []struct {

@@ -264,7 +264,7 @@ func (g *gatherer) readSources(ctx context.Context) error {
 	if !lent && err == nil {
 		var c *cluster.Cluster
 		c, g.clusterErr = g.conn.Open(ctx, cluster.Options{
-			Configuration: simulated, Objects: g.Objects, Source: g.options.Source, IgnoreExtenders: true,
+			Configuration: simulated, Workload: g.Workload(), Objects: g.Objects, Source: g.options.Source, IgnoreExtenders: true,
 		})
 		if is[*cluster.OptionError](g.clusterErr) {
 			return g.clusterErr
@@ -281,6 +281,7 @@ func (g *gatherer) readSources(ctx context.Context) error {
 
 // readCluster reads what the plugins of a simulation read.
 func (g *gatherer) readCluster(ctx context.Context, c *cluster.Cluster) error {
+	c.Examine(ctx)
 	g.statistics = c.Statistics()
 	if err := g.readLines(ctx, c); err != nil {
 		return err

@@ -244,7 +244,9 @@ func (x *run) open(ctx context.Context) (*cluster.Cluster, error) {
 	if x.cluster != nil {
 		return x.cluster, nil
 	}
-	return x.connection.Open(ctx, cluster.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
+	return x.connection.Open(ctx, cluster.Options{
+		Configuration: x.configuration.Decoded, Workload: x.configuration.Workload, Objects: x.objects.All, Source: x.Source,
+	})
 }
 
 // measure reads the usage of pods that are all in one namespace.
@@ -339,6 +341,9 @@ func checkProfile(c *cluster.Configuration, pod *corev1.Pod, replaced bool) erro
 func (x *run) notesOn(c *cluster.Cluster, usages []pluginexplain.ExpectedUsage) (notes []string) {
 	usesStatistics := slices.ContainsFunc(usages, func(u pluginexplain.ExpectedUsage) bool { return u.PeakParts != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if why := c.NotServed(); why != "" {
+		note("%s.", why)
+	}
 	for _, s := range c.Sources() {
 		if s.Err != nil {
 			note("Cannot read %s (%v): its measurements are missing.", s.Label, text.ExcerptError(s.Err))
@@ -351,7 +356,7 @@ func (x *run) notesOn(c *cluster.Cluster, usages []pluginexplain.ExpectedUsage) 
 			note("Cannot read %s (%v): usage is predicted without statistics.", s.Label, text.ExcerptError(s.Err))
 		case s.HistoryErr != nil:
 			note("Cannot read a part of the history of %s (%v).", s.Label, text.ExcerptError(s.HistoryErr))
-		default:
+		case !s.Adopted:
 			note("%s: the scheduler reads statistics of workloads every five minutes, and may know others.", s.Label)
 		}
 	}

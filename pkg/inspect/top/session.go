@@ -19,7 +19,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
@@ -69,7 +68,9 @@ func Open(
 	s.find = func() (*cluster.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
 	s.simulate = func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error) {
 		ctx, end := context.WithCancel(ctx)
-		opened, err := c.Open(ctx, cluster.Options{Configuration: of.Decoded, Objects: objects, Source: source, IgnoreExtenders: true})
+		opened, err := c.Open(ctx, cluster.Options{
+			Configuration: of.Decoded, Workload: of.Workload, Objects: objects, Source: source, IgnoreExtenders: true,
+		})
 		var reader *Reader
 		if err == nil {
 			reader, err = New(opened.Scheduler, of.Decoded.Profiles, o)
@@ -215,6 +216,9 @@ func (s *Session) problems() (lines []string) {
 	if s.opening {
 		lines = append(lines, "The scheduler's configuration has changed. These figures are of the earlier one, and change soon.")
 	}
+	if why := s.cluster.NotServed(); why != "" {
+		lines = append(lines, why)
+	}
 	for _, status := range s.cluster.Sources() {
 		if status.Err != nil {
 			lines = append(lines, "Cannot read "+status.Label+": "+status.Err.Error())
@@ -281,20 +285,18 @@ func (s *Session) addSources(rows []*Row) {
 		nodes[row.Name] = row
 	}
 	for _, status := range s.cluster.Sources() {
-		p, ok := status.Source.(*prometheus.Source)
-		if !ok || !slices.Contains(status.Readers, s.reader.plugin.Reader()) {
+		if !slices.Contains(status.Readers, s.reader.plugin.Reader()) {
 			continue
 		}
-		d := p.Diagnosis()
-		for _, c := range d.Contested {
+		for _, c := range status.Contested {
 			if row := nodes[c.Node]; row != nil {
 				row.Contested = &c
 			}
 		}
-		for dialect, names := range d.Further {
+		for dialect, names := range status.Further {
 			for _, name := range names {
 				if row := nodes[name]; row != nil {
-					row.Dialect = string(dialect)
+					row.Dialect = dialect
 				}
 			}
 		}

@@ -130,13 +130,17 @@ func (e *experiment) makePlan(ctx context.Context) error {
 // place runs the plan, and adds the outcome to the report.
 func (e *experiment) place(ctx context.Context, configuration *cluster.Configuration) error {
 	clock := &Clock{}
-	cluster, err := e.conn.Open(ctx,
-		cluster.Options{Configuration: configuration.Decoded, Objects: e.objects, Source: e.Source, Clock: clock})
+	cluster, err := e.conn.Open(ctx, cluster.Options{
+		Configuration: configuration.Decoded, Workload: configuration.Workload, Objects: e.objects, Source: e.Source, Clock: clock,
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
 	usages := e.usages(ctx, cluster, slices.Concat(e.schedulerNames(), configuration.ProfileNames()))
 	clock.Stop()
+	if why := cluster.NotServed(); why != "" {
+		e.note("%s", why)
+	}
 	for _, s := range cluster.Sources() {
 		if s.Err != nil {
 			e.note("Cannot read %s, so requests count instead: %v", s.Label, text.ExcerptError(s.Err))

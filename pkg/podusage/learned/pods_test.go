@@ -370,8 +370,8 @@ func TestStartup_ShortHistory(t *testing.T) {
 		}
 		s = s.WithTally(tally, start.Add(time.Duration(i)*span), span, Config{History: time.Hour, MaxWorkloads: 10})
 	}
-	if e := s.startups[s.hash(Workload{"shop", "web"})]; e.first != 500 || e.next != 100 {
-		t.Errorf("%vm in the interval of a start, and %vm in the next; want 500m and 100m", e.first, e.next)
+	if e := s.startups[s.hash(Workload{"shop", "web"})]; e.First != 500 || e.Next != 100 {
+		t.Errorf("%vm in the interval of a start, and %vm in the next; want 500m and 100m", e.First, e.Next)
 	}
 }
 
@@ -397,11 +397,11 @@ func TestStartup_WithinTheClaim(t *testing.T) {
 		container        corev1.Container
 		incoming, onNode float64
 	}{
-		{"a request", container("2", ""), float64(all.first) - mean, 20000 - mean},
+		{"a request", container("2", ""), float64(all.First) - mean, 20000 - mean},
 		{"a limit", container("2", "15"), 15000 - mean, 15000 - mean},
 		{"a limit beyond ten times the request", container("2", "30"), 30000 - mean, 20000 - mean},
-		{"neither", container("", ""), float64(all.first) - mean, 0},
-		{"a request below the mean", container("100m", ""), float64(all.first) - mean, 0},
+		{"neither", container("", ""), float64(all.First) - mean, 0},
+		{"a request below the mean", container("100m", ""), float64(all.First) - mean, 0},
 	} {
 		pod := running("another")
 		pod.Spec.Containers[0] = tc.container

@@ -36,13 +36,14 @@ func (s Startup) within(mean, limit float64) Startup {
 
 // startupEntry holds the usage of a workload's pods after their start, in float32 to halve its size.
 type startupEntry struct {
-	// intervals is the number of intervals with a start, decayed over History.
-	intervals float32
-	// first is the pods' mean usage in the interval of their start, in milliCPU. seconds is how long they ran in it.
-	first, seconds float32
-	// next is their mean usage in the following interval; 0 until it is observed.
-	next float32
-	seen uint32
+	// Intervals is the number of intervals with a start, decayed over History.
+	Intervals float32 `json:"intervals"`
+	// First is the pods' mean usage in the interval of their start, in milliCPU. Seconds is how long they ran in it.
+	First   float32 `json:"first"`
+	Seconds float32 `json:"seconds"`
+	// Next is their mean usage in the following interval; 0 until it is observed.
+	Next float32 `json:"next"`
+	Seen uint32  `json:"seen"`
 }
 
 // starts are sums over the pods of a workload that started during the interval, or during the one before.
@@ -63,34 +64,34 @@ func (s *starts) observe(usage, share, before float64, interval time.Duration) {
 }
 
 func (e *startupEntry) add(s *starts, at uint32) {
-	if s.nextPods > 0 && e.intervals > 0 {
+	if s.nextPods > 0 && e.Intervals > 0 {
 		next := float32(s.nextUsage / s.nextPods)
-		if e.next > 0 {
-			next = e.next + (next-e.next)/max(e.intervals, 1)
+		if e.Next > 0 {
+			next = e.Next + (next-e.Next)/max(e.Intervals, 1)
 		}
-		e.next = next
+		e.Next = next
 	}
 	if s.pods > 0 {
-		e.seen = at
-		e.intervals++
-		e.first += (float32(s.usage/s.seconds) - e.first) / e.intervals
-		e.seconds += (float32(s.seconds/s.pods) - e.seconds) / e.intervals
+		e.Seen = at
+		e.Intervals++
+		e.First += (float32(s.usage/s.seconds) - e.First) / e.Intervals
+		e.Seconds += (float32(s.seconds/s.pods) - e.Seconds) / e.Intervals
 	}
 }
 
 // startup returns the startup of a pod with the moments. It is none unless the excess is beyond the noise of usage: one standard
 // deviation of its mean.
 func (e *startupEntry) startup(m *Moments, interval time.Duration) Startup {
-	if e.intervals == 0 {
+	if e.Intervals == 0 {
 		return Startup{}
 	}
-	excess := float64(e.first) - m.Mean
-	if excess <= m.StdDev()/math.Sqrt(float64(e.intervals)) {
+	excess := float64(e.First) - m.Mean
+	if excess <= m.StdDev()/math.Sqrt(float64(e.Intervals)) {
 		return Startup{}
 	}
 	// A shorter and higher startup looks the same. Nothing beyond the observed usage counts: it would refuse pods.
-	seconds := float64(e.seconds)
-	if lasts := (float64(e.next) - m.Mean) / excess; lasts > lastingShare {
+	seconds := float64(e.Seconds)
+	if lasts := (float64(e.Next) - m.Mean) / excess; lasts > lastingShare {
 		seconds += min(lasts, 1) * interval.Seconds()
 	}
 	return Startup{Excess: excess, Length: time.Duration(seconds * float64(time.Second))}
@@ -101,7 +102,7 @@ func (s *Statistics) learnStartups(earlier *Statistics, t *Tally, interval time.
 	at := uint32(max(s.at.Unix(), 0))
 	s.interval, s.startups = interval, make(map[uint64]startupEntry, len(earlier.startups))
 	for hash, e := range earlier.startups {
-		e.intervals *= float32(decay)
+		e.Intervals *= float32(decay)
 		s.startups[hash] = e
 	}
 	for workload, of := range t.workloads {
@@ -116,6 +117,6 @@ func (s *Statistics) learnStartups(earlier *Statistics, t *Tally, interval time.
 	maps.DeleteFunc(s.startups, func(hash uint64, e startupEntry) bool {
 		of, ok := s.workloads[hash]
 		m := of.moments(load.CPU)
-		return !ok || e.seen+uint32(startupMemory.Seconds()) < at && e.startup(&m, interval) == Startup{}
+		return !ok || e.Seen+uint32(startupMemory.Seconds()) < at && e.startup(&m, interval) == Startup{}
 	})
 }

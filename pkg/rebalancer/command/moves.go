@@ -116,7 +116,8 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := c.Open(ctx, cluster.Options{Configuration: own.Decoded, Objects: objects.All, Source: r.Source})
+	opened, err := c.Open(ctx,
+		cluster.Options{Configuration: own.Decoded, Workload: own.Workload, Objects: objects.All, Source: r.Source})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", own.Origin, err)
 	}
@@ -205,6 +206,9 @@ func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
 func usage(
 	ctx context.Context, c *cluster.Cluster, profile string,
 ) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
+	if why := c.NotServed(); why != "" {
+		notes = append(notes, why)
+	}
 	for _, s := range c.Sources() {
 		if s.Err != nil {
 			notes = append(notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))

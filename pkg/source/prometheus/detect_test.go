@@ -309,7 +309,7 @@ func TestAuto_FurtherDialect(t *testing.T) {
 	// 2 of 8 cores
 	all := map[string]float64{"n0": 0.5, "n1": 0.5, "n2": 0.5, "n3": 0.25}
 	check.Equal(t, "cpu", all, cpu())
-	check.Equal(t, "nodes of further dialects", map[promql.Dialect][]string{promql.Kubelet: {"n3"}}, s.Diagnosis().Further)
+	check.Equal(t, "nodes of further dialects", map[string][]string{string(promql.Kubelet): {"n3"}}, s.Diagnosis().Further)
 	// The exporter comes to the node: the kubelet's load stays the node's.
 	exporters = append(exporters, named("n3", "", "0.75"))
 	srv.setRules(answer(named("n3", "Kubelet", "4"))...)

@@ -161,7 +161,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	if !s.planner.NeedsDialect() {
 		loads = slices.Concat(metrics, loads) // the time of the server dates them
 	}
-	batch.Contested = s.diagnosis.Contested
+	batch.Contested, batch.Further = s.diagnosis.Contested, s.diagnosis.Further
 	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {
 		return batch, err
 	}
@@ -172,14 +172,14 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 }
 
 // further returns the names of the nodes that other dialects than the first measure.
-func (s *Source) further(loads []*response.Result, m *response.Matcher) map[promql.Dialect][]string {
-	var further map[promql.Dialect][]string
+func (s *Source) further(loads []*response.Result, m *response.Matcher) map[string][]string {
+	var further map[string][]string
 	for i, dialect := range dialectsOf(loads, m) {
 		if dialect != "" && dialect != s.dialect {
 			if further == nil {
-				further = map[promql.Dialect][]string{}
+				further = map[string][]string{}
 			}
-			further[dialect] = append(further[dialect], m.Nodes[i].Name)
+			further[string(dialect)] = append(further[string(dialect)], m.Nodes[i].Name)
 		}
 	}
 	return further

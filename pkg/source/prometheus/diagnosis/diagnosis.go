@@ -28,7 +28,7 @@ type Diagnosis struct {
 	// Dialect is the dialect in use; empty while Auto has found none.
 	Dialect promql.Dialect
 	// Further are the nodes that other dialects measure, by dialect.
-	Further map[promql.Dialect][]string
+	Further map[string][]string
 	// Tried are the dialects that Auto passed over when it last looked for one, in the order of trial.
 	Tried []Tried
 	// Undetected is an *UndetectedError or a failed query; nil if Auto found a dialect or did not look for one.

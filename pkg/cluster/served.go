@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	componentbaseconfig "k8s.io/component-base/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// loadReaderSuffix ends the name of the account that may only read the scheduler's load. The name begins with the Deployment's.
+	loadReaderSuffix = "-load-reader"
+	// loadTimeout is how long a command waits for the load, and retryLoad how long it then reads the sources itself.
+	loadTimeout  = 5 * time.Second
+	retryLoad    = time.Minute
+	maxLoadBytes = 256 << 20
+	// tokenLife is that of the tokens of this account, the shortest that an API server grants.
+	tokenLife = 10 * time.Minute
+)
+
+// loadReader reads what the leading scheduler decides by. It sends no credential of the user to the scheduler's pod.
+//   - Outside, it goes through the API server's proxy, with a short-lived token of an account that may do nothing else.
+//   - In the scheduler's own pod, and in the rebalancer's, it goes to the leader's address with the pod's own account.
+type loadReader struct {
+	*Connection
+	workload *Workload
+	election componentbaseconfig.LeaderElectionConfiguration
+	direct   bool
+
+	token   string
+	expires time.Time
+	// failed is the error of the last try, at failedAt; nil if it succeeded.
+	failed   error
+	failedAt time.Time
+}
+
+// loadReader returns nil if the options name no scheduler that runs, or another source.
+func (c *Connection) loadReader(o *Options) *loadReader {
+	if o.Source != (SourceOptions{}) || o.Workload == nil && !o.FilesAreHere {
+		return nil
+	}
+	r := &loadReader{
+		Connection: c, workload: o.Workload, election: o.Configuration.LeaderElection, direct: o.FilesAreHere || c.IsIn(o.Workload),
+	}
+	if r.workload == nil {
+		r.workload = &Workload{Namespace: r.election.ResourceNamespace}
+	} else {
+		r.election = r.workload.LeaderElection(o.Configuration)
+	}
+	return r
+}
+
+// read returns what the leading scheduler decides by now. After an error it returns the same for a while, because a try may take
+// long.
+func (r *loadReader) read(ctx context.Context, withStatistics bool) (*provider.Served, error) {
+	if r.failed != nil && time.Since(r.failedAt) < retryLoad {
+		return nil, r.failed
+	}
+	served, err := r.request(ctx, withStatistics)
+	r.failed, r.failedAt = err, time.Now()
+	return served, err
+}
+
+func (r *loadReader) request(ctx context.Context, withStatistics bool) (*provider.Served, error) {
+	port := r.workload.loadPort()
+	if port == "0" {
+		return nil, errors.New("--load-port is 0")
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	pod, err := r.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var request *rest.Request
+	if r.direct {
+		request, err = r.toAddress(ctx, pod, port)
+	} else {
+		request, err = r.throughProxy(ctx, pod, port)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !withStatistics {
+		request.Param(provider.WithoutStatistics, "")
+	}
+	body, err := request.Stream(ctx)
+	if err != nil {
+		return nil, text.ExcerptError(err)
+	}
+	defer func() { _ = body.Close() }() // it has been read
+	var served provider.Served
+	if err := json.NewDecoder(source.BoundBody(body, maxLoadBytes)).Decode(&served); err != nil {
+		return nil, text.ExcerptError(err)
+	}
+	if served.APIVersion != provider.ServedVersion {
+		return nil, fmt.Errorf("it serves apiVersion %q, this is %s", text.Excerpt(served.APIVersion), provider.ServedVersion)
+	}
+	return &served, nil
+}
+
+// leader returns the name of the pod that leads.
+func (r *loadReader) leader(ctx context.Context) (string, error) {
+	if !r.election.LeaderElect && len(r.workload.Pods) == 1 {
+		return r.workload.Pods[0], nil
+	}
+	leases := r.Client.CoordinationV1().Leases(r.election.ResourceNamespace)
+	lease, err := leases.Get(ctx, r.election.ResourceName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	var holder string
+	if lease.Spec.HolderIdentity != nil {
+		holder, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+	}
+	if holder == "" || len(r.workload.Pods) > 0 && !slices.Contains(r.workload.Pods, holder) {
+		return "", fmt.Errorf("none of its pods holds Lease %s/%s", lease.Namespace, lease.Name)
+	}
+	return holder, nil
+}
+
+func (r *loadReader) throughProxy(ctx context.Context, pod, port string) (*rest.Request, error) {
+	if now := time.Now(); !now.Before(r.expires) {
+		account := r.workload.Name + loadReaderSuffix
+		request := &authenticationv1.TokenRequest{}
+		request.Spec.ExpirationSeconds = new(int64(tokenLife.Seconds()))
+		accounts := r.Client.CoreV1().ServiceAccounts(r.workload.Namespace)
+		granted, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		r.token, r.expires = granted.Status.Token, now.Add(tokenLife/2)
+	}
+	return r.Client.CoreV1().RESTClient().Get().Namespace(r.workload.Namespace).Resource("pods").Name("https:"+pod+":"+port).
+		SubResource("proxy").Suffix(provider.ServedPath).SetHeader(provider.TokenHeader, r.token), nil
+}
+
+func (r *loadReader) toAddress(ctx context.Context, pod, port string) (*rest.Request, error) {
+	own := rest.CopyConfig(r.KubeConfig)
+	// The certificate is self-signed. The API server says which address the pod has.
+	own.Insecure, own.CAFile, own.CAData, own.ServerName = true, "", nil, ""
+	if own.Host = "https://localhost:" + port; pod != podName() {
+		// The rebalancer may list pods, but not get one.
+		pods := r.Client.CoreV1().Pods(r.workload.Namespace)
+		leaders, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod})
+		if err != nil {
+			return nil, err
+		}
+		if len(leaders.Items) == 0 {
+			return nil, fmt.Errorf("its leader %s is no pod of namespace %s", text.Excerpt(pod), r.workload.Namespace)
+		}
+		own.Host = "https://" + net.JoinHostPort(leaders.Items[0].Status.PodIP, port)
+	}
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1().RESTClient().Get().AbsPath(provider.ServedPath), nil
+}
+
+// loadPort returns the port at which the scheduler serves its load.
+func (w *Workload) loadPort() string {
+	port, _ := w.Flags().GetInt(provider.PortFlag) // defined by Workload.options
+	return strconv.Itoa(port)
+}

@@ -1,0 +1,375 @@
+package provider
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// ServedPath is where the scheduler serves its Served.
+	ServedPath = "/plimsoll/v1/load"
+	// PortFlag is the scheduler's flag of the port.
+	PortFlag = "load-port"
+	// ServedPort is the port without the flag.
+	ServedPort = 10269
+	// ServedVersion is the apiVersion of Served.
+	ServedVersion = "inspect.plimsoll.io/v1"
+	// ServedKind is the kind of Served.
+	ServedKind = "SchedulerLoad"
+	// WithoutStatistics is a query parameter. If it is set, the answer has no Statistics.
+	WithoutStatistics = "withoutStatistics"
+	// TokenHeader has the bearer token of a request through the API server's proxy.
+	TokenHeader = "X-Plimsoll-Token"
+)
+
+// Served is what a scheduler decides by: the load that its sources measured, and the usage of workloads that it has learned.
+type Served struct {
+	metav1.TypeMeta `json:",inline"`
+	// Version is that of the scheduler.
+	Version    string             `json:"version"`
+	Time       time.Time          `json:"time"`
+	Sources    []ServedSource     `json:"sources"`
+	Statistics []ServedStatistics `json:"statistics"`
+}
+
+// ServedSource is a source of load. Its Key is equal for equal settings, and shows none of them.
+type ServedSource struct {
+	Key     string        `json:"key"`
+	Name    string        `json:"name"`
+	Refresh ServedRefresh `json:"refresh"`
+	Tables  []ServedTable `json:"tables"`
+	// Metrics are the node metrics.
+	Metrics   []ServedMetric    `json:"metrics,omitempty"`
+	Contested []ServedContested `json:"contested,omitempty"`
+	Further   []ServedFurther   `json:"furtherDialects,omitempty"`
+	Pending   []ServedPending   `json:"pendingPods"`
+}
+
+// ServedRefresh is the result of the last refresh. It is not set before the first.
+type ServedRefresh struct {
+	Began       *time.Time `json:"time,omitempty"`
+	TookSeconds float64    `json:"tookSeconds"`
+	Error       string     `json:"error,omitempty"`
+}
+
+// ServedTable is the load of all nodes over one window: means, or a quantile.
+type ServedTable struct {
+	Window   metav1.Duration `json:"window"`
+	Quantile float64         `json:"quantile,omitempty"`
+	Nodes    []ServedNode    `json:"nodes"`
+}
+
+// ServedNode is the measured load of one node; nil where a resource was not measured.
+type ServedNode struct {
+	Name   string      `json:"name"`
+	CPU    *ServedLoad `json:"cpu,omitempty"`
+	Memory *ServedLoad `json:"memory,omitempty"`
+}
+
+// ServedLoad is a load.Measurement, and its state and age at Served.Time. In a table of a quantile, MeanRatio is the quantile.
+type ServedLoad struct {
+	MeanRatio      float64         `json:"meanRatio"`
+	DeviationRatio *float64        `json:"deviationRatio,omitempty"`
+	Window         metav1.Duration `json:"measuredOver"`
+	Span           metav1.Duration `json:"span,omitzero"`
+	End            time.Time       `json:"end"`
+	Lag            metav1.Duration `json:"lag,omitzero"`
+	DriftRatio     float64         `json:"driftRatioPerMinute,omitempty"`
+	State          string          `json:"state"`
+	AgeSeconds     float64         `json:"ageSeconds"`
+}
+
+// ServedMetric are the values of one node metric.
+type ServedMetric struct {
+	Query string             `json:"query"`
+	Nodes []ServedMetricNode `json:"nodes"`
+}
+
+// ServedMetricNode is the value of one node.
+type ServedMetricNode struct {
+	Name  string    `json:"name"`
+	Value float64   `json:"value"`
+	End   time.Time `json:"end"`
+}
+
+// ServedContested is a node that two sets of scrape targets measure differently.
+type ServedContested struct {
+	Node string `json:"node"`
+	source.Contested
+}
+
+// ServedFurther are the nodes that a dialect reads which does not read most nodes.
+type ServedFurther struct {
+	Dialect string   `json:"dialect"`
+	Nodes   []string `json:"nodes"`
+}
+
+// ServedPending is a pod whose usage the load of its node does not cover yet, and the part that is not covered. Amounts are in
+// milliCPU and bytes, by the first plugin that reads the source.
+type ServedPending struct {
+	Namespace   string  `json:"namespace"`
+	Name        string  `json:"name"`
+	Node        string  `json:"node"`
+	CPUMilli    float64 `json:"cpuMilli"`
+	MemoryBytes float64 `json:"memoryBytes"`
+}
+
+// ServedStatistics are the statistics of workloads that were learned from one source of pods. Its Key is as ServedSource.Key.
+type ServedStatistics struct {
+	Key     string        `json:"key"`
+	Name    string        `json:"name"`
+	Refresh ServedRefresh `json:"refresh"`
+	// HistoryError and UnmeasuredError say what is missing. PastRatio is the part of the past that was read.
+	HistoryError    string          `json:"historyError,omitempty"`
+	UnmeasuredError string          `json:"unmeasuredError,omitempty"`
+	PastRatio       float64         `json:"pastRatio"`
+	Learned         *learned.Record `json:"learned"`
+}
+
+// Serve returns what all readers of the provider decide by now; without statistics, the load alone. It may be called while watchers
+// run.
+func (p *Provider) Serve(withStatistics bool) (*Served, error) {
+	p.mu.Lock()
+	sources, statistics := slices.Clone(p.sources), slices.Clone(p.statistics)
+	models := make([]*estimate.Model, len(sources))
+	for i, s := range sources {
+		for _, r := range s.status.Readers {
+			models[i] = cmp.Or(models[i], r.Model(load.CPU))
+		}
+	}
+	p.mu.Unlock()
+	served := &Served{Time: p.clock.Now().UTC(), Sources: []ServedSource{}, Statistics: []ServedStatistics{}}
+	for i, s := range sources {
+		of := s.serve(served.Time)
+		var err error
+		if of.Pending, err = s.servePending(models[i]); err != nil {
+			return nil, err
+		}
+		served.Sources = append(served.Sources, of)
+	}
+	for _, s := range statistics {
+		if !withStatistics {
+			break
+		}
+		pods, err := s.cluster.Pods.List(labels.Everything())
+		if err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		o := s.watcher.Outcome()
+		served.Statistics = append(served.Statistics, ServedStatistics{
+			Key: s.key(), Name: s.status.Label, Refresh: servedRefresh(o.Began, o.Took, o.Err), HistoryError: textOf(o.HistoryErr),
+			UnmeasuredError: textOf(o.UnmeasuredErr), PastRatio: o.PastRatio,
+			Learned: s.watcher.Publisher().Latest().Record(pods, s.spec.WorkloadLabel),
+		})
+	}
+	return served, nil
+}
+
+func servedRefresh(began time.Time, took time.Duration, err error) (r ServedRefresh) {
+	if !began.IsZero() {
+		r = ServedRefresh{Began: new(began.UTC()), TookSeconds: took.Seconds(), Error: textOf(err)}
+	}
+	return r
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (s *sharedSource) serve(now time.Time) ServedSource {
+	snapshot, o := s.watcher.Publisher().Latest(), s.watcher.Outcome()
+	of := ServedSource{Key: s.key(), Name: s.status.Label, Refresh: servedRefresh(o.Began, o.Took, o.Err), Tables: []ServedTable{}}
+	trust := s.watcher.Trust()
+	for _, statistic := range snapshot.Statistics() {
+		table := ServedTable{Window: metav1.Duration{Duration: statistic.Window}, Quantile: statistic.Fraction}
+		read := snapshot.Table(statistic)
+		for row, name := range snapshot.Index().Names() {
+			measured := read.Row(row)
+			table.Nodes = append(table.Nodes, ServedNode{
+				name, servedLoad(&measured[load.CPU], now, trust), servedLoad(&measured[load.Memory], now, trust),
+			})
+		}
+		of.Tables = append(of.Tables, table)
+	}
+	for _, query := range snapshot.Metrics() {
+		metric, column := ServedMetric{Query: query}, snapshot.Metric(query)
+		for row, name := range snapshot.Index().Names() {
+			if value, end := column.Row(row); end != 0 {
+				metric.Nodes = append(metric.Nodes, ServedMetricNode{name, value, time.Unix(0, end).UTC()})
+			}
+		}
+		of.Metrics = append(of.Metrics, metric)
+	}
+	for _, c := range o.Contested {
+		of.Contested = append(of.Contested, ServedContested{c.Node, c})
+	}
+	for dialect, nodes := range o.Further {
+		of.Further = append(of.Further, ServedFurther{dialect, nodes})
+	}
+	slices.SortFunc(of.Further, func(a, b ServedFurther) int { return cmp.Compare(a.Dialect, b.Dialect) })
+	return of
+}
+
+func servedLoad(m *load.Measurement, now time.Time, trust load.Trust) *ServedLoad {
+	if !m.Known {
+		return nil
+	}
+	l := &ServedLoad{
+		MeanRatio: m.Mean, Window: metav1.Duration{Duration: m.Window}, Span: metav1.Duration{Duration: m.Span}, End: m.End.UTC(),
+		Lag: metav1.Duration{Duration: m.Lag}, DriftRatio: m.Drift, State: m.State(now, trust).String(),
+		AgeSeconds: now.Sub(m.End).Seconds(),
+	}
+	if !math.IsNaN(m.StdDev) {
+		l.DeviationRatio = &m.StdDev
+	}
+	return l
+}
+
+// measurement is the load.Measurement of which l was made.
+func (l *ServedLoad) measurement() (m load.Measurement) {
+	if l == nil {
+		return m
+	}
+	m = load.Measurement{
+		Stat: load.Stat{Mean: l.MeanRatio, StdDev: math.NaN(), Span: l.Span.Duration, Known: true}, Window: l.Window.Duration, End: l.End,
+		Lag: l.Lag.Duration, Drift: l.DriftRatio,
+	}
+	if l.DeviationRatio != nil {
+		m.StdDev = *l.DeviationRatio
+	}
+	return m
+}
+
+// servePending returns the pending usage of pods, as the first model of the source's readers estimates it.
+func (s *sharedSource) servePending(model *estimate.Model) ([]ServedPending, error) {
+	all := []ServedPending{}
+	if model == nil || s.cluster.Pods == nil {
+		return all, nil
+	}
+	pods, err := s.cluster.Pods.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	view := model.View(framework.NewCycleState())
+	for _, pod := range pods {
+		node, err := s.cluster.Nodes.Get(pod.Spec.NodeName)
+		if err != nil {
+			continue // without a node, or of one that is gone
+		}
+		if pending := view.PendingOf(pod, node); pending != (podusage.Amounts{}) {
+			all = append(all, ServedPending{pod.Namespace, pod.Name, node.Name, pending[load.CPU], pending[load.Memory]})
+		}
+	}
+	return all, nil
+}
+
+// adopt publishes what a scheduler served in place of a refresh of the source. It reports whether the scheduler reads the source,
+// and all that is required of it.
+func (s *sharedSource) adopt(served *Served) bool {
+	if served == nil {
+		return false
+	}
+	i := slices.IndexFunc(served.Sources, func(of ServedSource) bool { return of.Key == s.key() })
+	if i < 0 {
+		return false
+	}
+	of := &served.Sources[i]
+	nodes := sets.New[string]()
+	tables := map[load.Quantile]map[string]load.NodeLoad{}
+	for _, t := range of.Tables {
+		rows := make(map[string]load.NodeLoad, len(t.Nodes))
+		for _, n := range t.Nodes {
+			nodes.Insert(n.Name)
+			rows[n.Name] = load.NodeLoad{load.CPU: n.CPU.measurement(), load.Memory: n.Memory.measurement()}
+		}
+		tables[load.Quantile{Window: t.Window.Duration, Fraction: t.Quantile}] = rows
+	}
+	metrics := map[string]load.MetricTable{}
+	for _, m := range of.Metrics {
+		metrics[m.Query] = load.MetricTable{}
+		for _, n := range m.Nodes {
+			nodes.Insert(n.Name)
+			metrics[m.Query][n.Name] = load.MetricValue{Value: n.Value, End: n.End}
+		}
+	}
+	if !s.watcher.Adopt(nodes, tables, metrics) {
+		return false
+	}
+	s.status.Outcome = refresh.Outcome{Took: seconds(of.Refresh.TookSeconds), Err: servedError(of.Refresh.Error)}
+	for _, c := range of.Contested {
+		c.Contested.Node = c.Node
+		s.status.Contested = append(s.status.Contested, c.Contested)
+	}
+	if len(of.Further) > 0 {
+		s.status.Further = make(map[string][]string, len(of.Further))
+	}
+	for _, f := range of.Further {
+		s.status.Further[f.Dialect] = f.Nodes
+	}
+	return true
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func servedError(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New("the scheduler cannot read it: " + text)
+}
+
+// adopt publishes what a scheduler served in place of a refresh. It reports whether the scheduler learns the same.
+func (s *sharedStatistics) adopt(served *Served) bool {
+	if served == nil {
+		return false
+	}
+	i := slices.IndexFunc(served.Statistics, func(of ServedStatistics) bool { return of.Key == s.key() })
+	if i < 0 || served.Statistics[i].Learned == nil {
+		return false
+	}
+	of := &served.Statistics[i]
+	s.watcher.Publisher().Publish(learned.OfRecord(of.Learned))
+	s.status.WorkloadOutcome = refresh.WorkloadOutcome{
+		Took: seconds(of.Refresh.TookSeconds), Err: servedError(of.Refresh.Error), HistoryErr: servedError(of.HistoryError),
+		UnmeasuredErr: servedError(of.UnmeasuredError), PastRatio: of.PastRatio,
+	}
+	return true
+}
+
+func (s *sharedSource) key() string { return keyOf(s.spec) }
+
+func (s *sharedStatistics) key() string { return keyOf(s.source, s.spec) }
+
+// keyOf is a digest of settings without credentials.
+func keyOf(source sourceSpec, more ...config.StatisticsSpec) string {
+	source.MetricProvider.Token, source.MetricProvider.ApplicationKey = "", ""
+	text, err := json.Marshal([]any{source, more})
+	if err != nil {
+		panic(err) // of a struct of strings and numbers
+	}
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:])
+}
