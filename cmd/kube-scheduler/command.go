@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -39,8 +41,14 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 	var options []app.Option
 	registerBuildInfo(registry)
 	var format string // of the log
-	for name, factory := range plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister) {
-		options = append(options, app.WithPlugin(name, withEnvironment(factory)))
+	opened := provider.New(c, registry, serviceAccount)
+	var serve func(context.Context)
+	for name, factory := range plugins.NewRegistry(opened, c, registry.MustRegister) {
+		options = append(options, app.WithPlugin(name, withEnvironment(
+			func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
+				serve(ctx)
+				return factory(ctx, args, handle)
+			})))
 	}
 	var findings []finding.Finding
 	options = append(options, func(frameworkruntime.Registry) error {
@@ -53,7 +61,15 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 	validateOnly := own.Bool("validate-only", false,
 		"validate the file of --config and exit: 0 if the scheduler would start with it, else 1. "+
 			"Needs no cluster, and does not read the files that the configuration names, such as tokens.")
+	loadPort := own.Int(provider.PortFlag, provider.ServedPort,
+		"port at which the measured load that decisions read is served, to those who may get "+provider.ServedPath+". 0 serves none.")
 	command.Flags().AddFlagSet(own)
+	var once sync.Once
+	serve = func(ctx context.Context) {
+		if *loadPort > 0 {
+			once.Do(func() { go serveLoad(ctx, opened, command.Flags(), *loadPort) })
+		}
+	}
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		help(cmd, args) // prints only the stock flags
@@ -70,6 +86,9 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		file, err := flags.GetString("config")
 		if err != nil {
 			return err
+		}
+		if *loadPort < 0 || *loadPort > math.MaxUint16 {
+			return fmt.Errorf("--load-port is %d, must be in 0 to 65535; 0 serves no load", *loadPort)
 		}
 		lint := plugins.LintOptions()
 		lint.Flags, lint.Getenv = flags, os.Getenv

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
@@ -79,7 +80,7 @@ func results() []output.Result {
 func TestJSON_FieldsAreDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../docs/json.md")
 	check.OK(t, err)
-	types := map[string]reflect.Type{ui.Kind: reflect.TypeFor[ui.State]()}
+	types := map[string]reflect.Type{ui.Kind: reflect.TypeFor[ui.State](), provider.ServedKind: reflect.TypeFor[provider.Served]()}
 	for _, result := range results() {
 		types[result.JSONKind()] = reflect.TypeOf(result).Elem()
 	}

@@ -189,12 +189,12 @@ func (c *Cluster) schedulerAt(name, config string, port int, args ...string) Rep
 
 // RunScheduler runs one more scheduler, with the permissions of Options.Scheduler, and waits until it is ready. The name is also
 // that of its log; configuration is as in Options.Scheduler.
-func (c *Cluster) RunScheduler(ctx context.Context, name, program, configuration string) (r Replica, err error) {
+func (c *Cluster) RunScheduler(ctx context.Context, name, program, configuration string, args ...string) (r Replica, err error) {
 	config := name + ".yaml"
 	if err := c.render(config, configuration, c.Endpoints); err != nil {
 		return r, err
 	}
-	return c.runReplica(ctx, program, "https", func(port int) *Process { return c.schedulerAt(name, config, port).Process })
+	return c.runReplica(ctx, program, "https", func(port int) *Process { return c.schedulerAt(name, config, port, args...).Process })
 }
 
 // Metrics returns the metrics of the replica. A paused replica does not respond before ctx ends.

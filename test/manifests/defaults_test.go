@@ -172,12 +172,12 @@ func TestChartDefaults(t *testing.T) {
 	expect("the service monitor does not verify the certificate",
 		"{serviceMonitor: {enabled: true, insecureSkipVerify: true}, servingCertificate: {secretName: certificate}}",
 		[]string{"map[insecureSkipVerify:true]"}, tlsConfig)
-	expect("everyone may reach the metrics port, and no other", "", []string{
-		"[Ingress Egress]", "ingress TCP 10259", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353",
+	expect("everyone may reach the ports of metrics and load, and no other", "", []string{
+		"[Ingress Egress]", "ingress TCP 10259", "ingress TCP 10269", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353",
 		"egress TCP all",
 	}, traffic)
 	expect("the network policy opens the port of metrics", "port: 10300", []string{
-		"[Ingress Egress]", "ingress TCP 10300", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353",
+		"[Ingress Egress]", "ingress TCP 10300", "ingress TCP 10269", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353",
 		"egress TCP all",
 	}, traffic)
 	expect("metricsFrom and apiServer narrow the network policy", `
@@ -185,7 +185,7 @@ networkPolicy:
   apiServer: {cidrs: [10.0.0.1/32, 10.0.0.2/32], ports: [6443]}
   metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
 `, []string{
-		"[Ingress Egress]", "ingress TCP 10259 namespace monitoring", "egress UDP 53", "egress TCP 53", "egress UDP 5353",
+		"[Ingress Egress]", "ingress TCP 10259 namespace monitoring", "ingress TCP 10269", "egress UDP 53", "egress TCP 53", "egress UDP 5353",
 		"egress TCP 5353", "egress TCP 6443 10.0.0.1/32 10.0.0.2/32",
 	}, traffic)
 	expect("the admission policy never refuses a pod", "admissionPolicy: {enabled: true}",
@@ -195,7 +195,7 @@ networkPolicy:
 		})
 	expect("the load-watcher listens at the port of its service",
 		"loadWatcher: {enabled: true}",
-		[]string{"plimsoll-load-watcher 2020 http", "plimsoll 10259 https", "https 10259", "http 2020"},
+		[]string{"plimsoll-load-watcher 2020 http", "plimsoll 10259 https", "https 10259", "load 10269", "http 2020"},
 		func(t *testing.T, objects objectList) (got []string) {
 			for _, s := range find[corev1.Service](t, objects, "Service") {
 				for _, p := range s.Spec.Ports {

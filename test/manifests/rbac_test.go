@@ -19,6 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -73,12 +74,12 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 			want.Delete(permission)
 		}
 	}
-	want.Insert("get /metrics") // kubectl-plimsoll doctor, in the scheduler's container
+	want.Insert("get /metrics", "get "+provider.ServedPath) // kubectl-plimsoll, in the scheduler's container
 	if want.Len() < 50 {
 		t.Fatalf("the stock roles have only %d permissions", want.Len())
 	}
 
-	got := permissions(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
+	got := permissions(one[rbacv1.ClusterRole](t, render(t, readsPrometheus+"loadPort: 0"), "ClusterRole").Rules...)
 	check.Equal(t, "permissions", sets.List(want), sets.List(got))
 	for permission := range got {
 		if strings.Contains(permission, "secrets") || strings.HasPrefix(permission, "patch /nodes") {
@@ -298,7 +299,7 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := sets.New[string]()
+		want := sets.New("get " + provider.ServedPath) // without it, the rebalancer reads the source itself
 		for i := range needed {
 			p := &needed[i]
 			rule := rbacv1.PolicyRule{Verbs: p.Verbs, APIGroups: []string{p.Group}, Resources: []string{p.Resource}}
@@ -312,6 +313,35 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		check.Equal(t, "permissions in mode "+string(mode), sets.List(want), sets.List(got))
 		shadow := named(render(t, readsPrometheus+"shadow: {enabled: true}"), "ClusterRole", "plimsoll-shadow.plimsoll-system")
 		check.Equal(t, "what the shadow alone reads", []string{}, sets.List(shadow.Difference(got)))
+	}
+}
+
+// TestRBAC_LoadReader expects an account that may read the scheduler's load and nothing else, where the load is served. Its name is that
+// of the Deployment, with a suffix.
+func TestRBAC_LoadReader(t *testing.T) {
+	for values, name := range map[string]string{
+		"":                  "plimsoll-load-reader",
+		"loadPort: 10300":   "plimsoll-load-reader",
+		"loadPort: 0":       "",
+		"target: OpenShift": "secondary-scheduler-load-reader",
+	} {
+		rendered := render(t, values)
+		got := sets.New[string]()
+		for _, b := range find[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
+			if strings.HasSuffix(b.Subjects[0].Name, "-load-reader") {
+				check.Equal(t, values+": account", name, b.Subjects[0].Name)
+				for _, r := range find[rbacv1.ClusterRole](t, rendered, "ClusterRole") {
+					if r.Name == b.RoleRef.Name {
+						got = got.Union(permissions(r.Rules...))
+					}
+				}
+			}
+		}
+		want := []string{"get " + provider.ServedPath}
+		if name == "" {
+			want = []string{}
+		}
+		check.Equal(t, values+": permissions", want, sets.List(got))
 	}
 }
 

@@ -94,7 +94,7 @@ func benchmarkWorkloads(b *testing.B, first bool, count int) {
 		if got, want := w.Publisher().Latest().Len(), min(int(float64(count)/podsPerWorkload), refresh.MaxWorkloads); got != want {
 			b.Fatalf("%d workloads, want %d", got, want)
 		}
-		check.OK(b, w.HistoryErr())
+		check.OK(b, w.Outcome().HistoryErr)
 	}
 	watcher := newWatcher()
 	refreshOnce(watcher)
