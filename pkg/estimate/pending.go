@@ -50,25 +50,33 @@ func startsOf(pod *corev1.Pod) (first, latest int64) {
 		return ended, ended
 	}
 	first, latest = notYet, ended
+	restarts := pod.Status.Phase == corev1.PodRunning
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
-		running := status.State.Running
-		if running == nil || running.StartedAt.IsZero() {
-			continue
+		if started := startOf(pod, status); started != notYet {
+			first, latest = min(first, started), max(latest, started)
 		}
-		started := running.StartedAt.Time
-		if status.RestartCount > 0 && pod.Status.StartTime != nil {
-			started = pod.Status.StartTime.Time
-		}
-		first, latest = min(first, started.UnixNano()), max(latest, started.UnixNano())
+		restarts = restarts || status.LastTerminationState.Terminated != nil // the init containers run again
 	}
 	switch {
 	case latest != ended:
 		return first, latest
-	case pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil:
+	case restarts && pod.Status.StartTime != nil:
 		return pod.Status.StartTime.UnixNano(), pod.Status.StartTime.UnixNano()
 	}
 	return notYet, notYet
+}
+
+// startOf returns the start of one container; notYet if it does not run.
+func startOf(pod *corev1.Pod, status *corev1.ContainerStatus) int64 {
+	running := status.State.Running
+	switch {
+	case running == nil || running.StartedAt.IsZero():
+		return notYet
+	case status.RestartCount > 0 && pod.Status.StartTime != nil:
+		return pod.Status.StartTime.UnixNano()
+	}
+	return running.StartedAt.UnixNano()
 }
 
 // Runs reports whether the pod has not ended and a container has started.
@@ -171,6 +179,16 @@ type otherUsage struct {
 	request    amounts
 	// byDefault is the part of the usage by defaults.
 	byDefault amounts
+	// phases are by start.
+	phases []initPhase
+}
+
+// initPhase is the usage of the init containers and sidecars that ran at a moment. A measurement may cover it before it covers the
+// rest of the pod.
+type initPhase struct {
+	// visible is as in uncoveredPod. From steadyFrom on, request caps usage.
+	visible        int64
+	usage, request amounts
 }
 
 // never is later than any moment.
@@ -192,17 +210,39 @@ func (p *uncoveredPod) at(moment int64, r load.Resource, allocatable float64) (u
 func (c *tableCache) newUncoveredPod(position int, visible int64, pod *corev1.Pod) uncoveredPod {
 	usage, byDefault := c.key.estimator.PendingUsage(pod)
 	p := uncoveredPod{position: int32(position), visible: visible, usage: amountsOf(usage)}
-	other := otherUsage{steadyFrom: never, byDefault: amountsOf(byDefault)}
+	other := otherUsage{steadyFrom: never, byDefault: amountsOf(byDefault), phases: c.initPhases(pod)}
 	if until, ok := StartupUntil(pod, c.config.Window); ok {
 		other.request = amountsOf(podusage.PendingRequest(pod))
-		if p.usage[load.CPU] > other.request[load.CPU] || p.usage[load.Memory] > other.request[load.Memory] {
+		if len(other.phases) > 0 || p.usage[load.CPU] > other.request[load.CPU] || p.usage[load.Memory] > other.request[load.Memory] {
 			other.steadyFrom = until
 		}
 	}
-	if other.steadyFrom != never || other.byDefault != (amounts{}) {
+	if other.steadyFrom != never || other.byDefault != (amounts{}) || len(other.phases) > 0 {
 		p.other = &other
 	}
 	return p
+}
+
+// initPhases returns the usage of the running init containers and sidecars, summed up from start to start.
+func (c *tableCache) initPhases(pod *corev1.Pod) (phases []initPhase) {
+	var starts []int64
+	for i := range pod.Status.InitContainerStatuses {
+		if start := startOf(pod, &pod.Status.InitContainerStatuses[i]); start != notYet {
+			starts = append(starts, start)
+		}
+	}
+	slices.Sort(starts)
+	for _, start := range slices.Compact(starts) {
+		phase := podusage.InitPhase(pod, func(s *corev1.ContainerStatus) bool { return startOf(pod, s) <= start })
+		usage, byDefault := c.key.estimator.PendingUsage(phase)
+		for r := range usage {
+			usage[r] -= byDefault[r]
+		}
+		phases = append(phases, initPhase{
+			visible: c.config.visibleAfter(start), usage: amountsOf(usage), request: amountsOf(podusage.PendingRequest(phase)),
+		})
+	}
+	return phases
 }
 
 // update returns the uncovered pods of a node that had the pods before, and has the pods now. u is not changed.
@@ -235,23 +275,37 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, c *tabl
 // SamePods reports whether two lists of pods from Facts are the same slice.
 func SamePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// on returns the pod's usage, capped at allocatable, the part of it by defaults, and its covered share. Amounts are in milliCPU or
-// bytes.
-func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, byDefault, covered float64) {
+// on returns the pod's usage, capped at allocatable, the uncovered part of it, and the part of that by defaults. Amounts are in
+// milliCPU or bytes. Of what the init phase uses, only the rest waits for the other containers.
+func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, pending, byDefault float64) {
 	end := m.End.UnixNano()
-	usage, byDefault = p.at(end, r, allocatable)
-	return usage, byDefault, coverage(p.visible, end, m.Window)
+	whole, byDefault := p.at(end, r, allocatable)
+	if p.other != nil {
+		for i := range p.other.phases {
+			phase := &p.other.phases[i]
+			uses := min(float64(phase.usage[r]), allocatable)
+			if end >= p.other.steadyFrom {
+				uses = min(uses, float64(phase.request[r]))
+			}
+			if uses > usage {
+				pending += (uses - usage) * (1 - coverage(phase.visible, end, m.Window))
+				usage = uses
+			}
+		}
+	}
+	uncovered := 1 - coverage(p.visible, end, m.Window)
+	return max(usage, whole), pending + max(whole-usage, 0)*uncovered, min(byDefault, max(whole-usage, 0)) * uncovered
 }
 
-// pending is the uncovered usage of one resource: the sum over the pods of usage · (1 − coverage).
+// pending is the uncovered usage of one resource.
 func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatable float64) float64 {
 	if !m.Known {
 		return 0
 	}
 	pending := 0.0
 	for i := range u.pods {
-		usage, _, covered := u.pods[i].on(allocatable, m, r)
-		pending += usage * (1 - covered)
+		_, of, _ := u.pods[i].on(allocatable, m, r)
+		pending += of
 	}
 	return pending
 }
@@ -266,8 +320,7 @@ func (u *uncoveredPods) defaults(measured *load.NodeLoad, pods []fwk.PodInfo, fr
 		var sum podusage.Amounts
 		for r := range measured {
 			if m := &measured[r]; m.Known {
-				_, byDefault, covered := p.on(fresh[r].Allocatable, m, load.Resource(r))
-				sum[r] = byDefault * (1 - covered)
+				_, _, sum[r] = p.on(fresh[r].Allocatable, m, load.Resource(r))
 			}
 		}
 		d.Add(pods[p.position].GetPod().Namespace, sum)
@@ -290,11 +343,12 @@ type PodResourceLoad struct {
 	Usage float64
 	// Coverage is the measured share of Usage, in [0, 1]. Where the node's State is not Fresh, it is 1 and nothing is pending.
 	Coverage float64
-	// Pending is Usage · (1 − Coverage).
+	// Pending is Usage · (1 − Coverage): what the init phase uses may be covered before the rest.
 	Pending float64
 }
 
-// Uncovered is the share of the pod's usage that the load of its node does not cover yet: 1 − PodResourceLoad.Coverage.
+// Uncovered is the share of the usage by the pod's main containers that the load of its node does not cover yet. Unless the pod has
+// init containers that run, it is 1 − PodResourceLoad.Coverage.
 func (v *View) Uncovered(node fwk.NodeInfo, pod *corev1.Pod, r load.Resource) float64 {
 	n := v.node(node)
 	if n == nil || stateAt(v.now, n.freshUntil[r]) != load.Fresh {
@@ -354,8 +408,11 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 				}
 				continue
 			}
-			of.Usage, _, of.Coverage = uncovered.on(n.fresh[r].Allocatable, &measured[r], r)
-			of.Pending = of.Usage * (1 - of.Coverage)
+			of.Usage, of.Pending, _ = uncovered.on(n.fresh[r].Allocatable, &measured[r], r)
+			of.Coverage = coverage(uncovered.visible, measured[r].End.UnixNano(), measured[r].Window)
+			if of.Pending != of.Usage*(1-of.Coverage) {
+				of.Coverage = 1 - of.Pending/of.Usage
+			}
 		}
 		loads = append(loads, l)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -448,6 +449,122 @@ func TestPending_IsBounded(t *testing.T) {
 			info.SetNode(newNode(t, "n").Node())
 			if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("pending %v milliCPU, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPending_InitPhase(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	request := func(name, cpu string) corev1.Container {
+		c := corev1.Container{Name: name}
+		if cpu != "" {
+			c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		}
+		return c
+	}
+	sidecar := request("sidecar", "500m")
+	sidecar.RestartPolicy = &always
+	limited := request("init", "1")
+	limited.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
+	since := func(name string, d time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *ago(d)}}}
+	}
+	succeeded := func(name string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
+	}
+	waits := corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
+	ranBefore := waits
+	ranBefore.LastTerminationState = succeeded("main").State
+	again := since("init", 10*time.Second)
+	again.RestartCount = 1
+	const long, minute = 10 * time.Minute, time.Minute // 1 − 60/300 = 0.8 of a minute is not covered
+	init3, main100 := request("init", "3"), request("main", "100m")
+	type list = []corev1.Container
+	type statuses = []corev1.ContainerStatus
+	for _, tc := range []struct {
+		name       string
+		whole      *corev1.ResourceRequirements
+		init       list
+		main       corev1.Container
+		initStatus statuses
+		mainStatus corev1.ContainerStatus
+		bound      time.Duration
+		// In milliCPU. By spec, a request counts 1.5 times, and a container without one 1,000. The node offers 6,000.
+		byRequests, bySpec float64
+	}{
+		{name: "before it, the most that the scheduler reserves", init: list{init3}, main: main100, mainStatus: waits, byRequests: 3000, bySpec: 150},
+		{name: "once the window covers it, nothing", init: list{init3}, main: main100, initStatus: statuses{since("init", long)}, mainStatus: waits},
+		{
+			name: "a minute of it is covered", init: list{init3}, main: main100, initStatus: statuses{since("init", minute)}, mainStatus: waits,
+			byRequests: 2400, bySpec: 3600, // 0.8 · 3,000 and 0.8 · 4,500
+		},
+		{
+			name: "after it, the main container", init: list{init3}, main: main100, initStatus: statuses{succeeded("init")}, mainStatus: since("main", minute),
+			byRequests: 80, bySpec: 120, // 0.8 · 100 and 0.8 · 150
+		},
+		{
+			name: "the main container pulls its image", init: list{init3}, main: main100, initStatus: statuses{succeeded("init")}, mainStatus: waits,
+			byRequests: 100, bySpec: 150,
+		},
+		{
+			name: "a larger main container waits with the difference", init: list{request("init", "1")}, main: request("main", "3"),
+			initStatus: statuses{since("init", long)}, mainStatus: waits, byRequests: 2000, bySpec: 3000, // 3,000 − 1,000 and 4,500 − 1,500
+		},
+		{
+			name: "an ended init container does not count beside the next one", init: list{init3, request("next", "200m")}, main: main100,
+			initStatus: statuses{succeeded("init"), since("next", long)}, mainStatus: waits,
+		},
+		{
+			name: "a sidecar is covered before the main container", init: list{sidecar}, main: request("main", "1"),
+			initStatus: statuses{since("sidecar", long)}, mainStatus: since("main", minute), byRequests: 800, bySpec: 1200, // 0.8 · 1,000 and 0.8 · 1,500
+		},
+		{
+			name: "and before an init container", init: list{sidecar, init3}, main: main100,
+			initStatus: statuses{since("sidecar", long), since("init", minute)}, mainStatus: waits, byRequests: 2400, bySpec: 3600,
+		},
+		{
+			name: "pod-level resources beyond those of the init container wait", whole: &corev1.ResourceRequirements{Requests: request("", "4").Resources.Requests},
+			init: list{init3}, main: main100, initStatus: statuses{since("init", long)}, mainStatus: waits, byRequests: 1000, bySpec: 1500,
+		},
+		{
+			name: "an init container without requests may use all of them", whole: &corev1.ResourceRequirements{Requests: request("", "4").Resources.Requests},
+			init: list{request("init", "")}, main: main100, initStatus: statuses{since("init", long)}, mainStatus: waits,
+		},
+		{
+			// The API server derives the pod's request of 3 from its init container, because the pod limits its memory.
+			name: "a derived pod-level request ends with its init container", whole: &corev1.ResourceRequirements{
+				Requests: init3.Resources.Requests, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+			}, init: list{init3}, main: main100, initStatus: statuses{succeeded("init")}, mainStatus: since("main", minute), byRequests: 80, bySpec: 120,
+		},
+		{name: "a restart does not renew it", init: list{init3}, main: main100, initStatus: statuses{again}, mainStatus: waits},
+		{name: "nor does a restart of the whole pod", init: list{init3}, main: request("main", "4"), initStatus: statuses{again}, mainStatus: ranBefore},
+		{
+			name: "the default is of the main container", init: list{request("init", "")}, main: request("main", ""),
+			initStatus: statuses{since("init", long)}, mainStatus: waits, bySpec: 1000,
+		},
+		{
+			name: "long after binding, requests cap it", init: list{limited}, main: main100, initStatus: statuses{since("init", minute)}, mainStatus: waits,
+			bound: time.Hour, byRequests: 800, bySpec: 800, // 0.8 · 1,000
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := boundAgo(max(tc.bound, minute), "1")
+			pod.Spec = corev1.PodSpec{Containers: list{tc.main}, InitContainers: tc.init, Resources: tc.whole}
+			pod.Status.StartTime, pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = ago(long), tc.initStatus, statuses{tc.mainStatus}
+			info := framework.NewNodeInfo(pod)
+			info.SetNode(newNode(t, "n").Node())
+			bySpec := podusage.BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
+			for e, want := range map[podusage.Estimator]float64{podusage.ByRequests{}: tc.byRequests, bySpec: tc.bySpec} {
+				model, _ := newModel(e, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+				view := model.View(framework.NewCycleState())
+				of := view.Pods(info)[0].Resources[load.CPU]
+				if got := view.Estimate(info)[load.CPU].Pending; math.Abs(got-want) > 1e-3 || of.Pending != got {
+					t.Errorf("%T: pending %v milliCPU on the node and %v of the pod, want %v", e, got, of.Pending, want)
+				}
+				if math.Abs(of.Usage*(1-of.Coverage)-of.Pending) > 1e-3 {
+					t.Errorf("%T: %+v: pending is not the uncovered usage", e, of)
+				}
 			}
 		})
 	}

@@ -288,10 +288,11 @@ func (e ByRequests) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
 	return usage, byDefault
 }
 
-// PendingRequest is the request of the pod's containers that run or are about to start.
+// PendingRequest is the request of the pod's containers that run or are about to start. Init containers that have ended do not count.
 func PendingRequest(pod *corev1.Pod) Amounts { return ByRequests{}.pendingUsage(pod) }
 
 func (e ByRequests) pendingUsage(pod *corev1.Pod) Amounts {
+	pod = withoutEndedInit(pod)
 	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}

@@ -36,6 +36,61 @@ func StartingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	return &reduced, len(reduced.Spec.Containers)+len(reduced.Spec.InitContainers) > 0
 }
 
+// InitPhase returns the pod with only those of its running init containers and sidecars for which counts is true. Its PendingUsage
+// is a part of the pod's usage that may be measured before the other containers start. It has no workload, because history tells
+// nothing of single containers.
+func InitPhase(pod *corev1.Pod, counts func(*corev1.ContainerStatus) bool) *corev1.Pod {
+	phase := corev1.Pod{Spec: pod.Spec}
+	phase.Spec.Resources = withoutDerived(&pod.Spec)
+	phase.Spec.Containers, phase.Spec.InitContainers = slices.Clone(pod.Spec.Containers), nil
+	for i := range pod.Spec.Containers { // as down, they show that the others do not use all pod-level resources
+		phase.Status.ContainerStatuses = append(phase.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: pod.Spec.Containers[i].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+		})
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		c := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == s.Name })
+		if c >= 0 && counts(s) {
+			phase.Spec.Containers = append(phase.Spec.Containers, pod.Spec.InitContainers[c])
+			phase.Status.ContainerStatuses = append(phase.Status.ContainerStatuses, *s)
+		}
+	}
+	return &phase
+}
+
+// withoutEndedInit returns the pod without the init containers that have succeeded. A pod-level request that the API server
+// derived from them goes too. The result is pod itself if there are none.
+func withoutEndedInit(pod *corev1.Pod) *corev1.Pod {
+	succeeded := func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	}
+	if !slices.ContainsFunc(pod.Status.InitContainerStatuses, succeeded) {
+		return pod
+	}
+	rest := *pod
+	rest.Spec.InitContainers = slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool {
+		return !isSidecar(&c) && slices.ContainsFunc(pod.Status.InitContainerStatuses,
+			func(s corev1.ContainerStatus) bool { return s.Name == c.Name && succeeded(s) })
+	})
+	if rest.Spec.Resources = withoutDerived(&pod.Spec); rest.Spec.Resources != pod.Spec.Resources {
+		rest.Status.Resources, rest.Status.AllocatedResources = nil, nil // they repeat the derived request
+	}
+	return &rest
+}
+
+// withoutDerived returns the pod-level resources without requests that the API server derived from the containers.
+func withoutDerived(spec *corev1.PodSpec) *corev1.ResourceRequirements {
+	resources := spec.Resources
+	for r := range load.ResourceCount {
+		if resources != nil && isDefaulted(spec, r) {
+			resources = resources.DeepCopy()
+			delete(resources.Requests, corev1.ResourceName(r.String()))
+		}
+	}
+	return resources
+}
+
 // isDown reports whether a container has ended, or fails to start.
 func isDown(s corev1.ContainerStatus) bool {
 	return s.State.Terminated != nil || fails(s.State.Waiting)
