@@ -92,14 +92,25 @@ func (a *PeaksArgs) PowerModelOf(name string, labels map[string]string) *PowerMo
 		return &model
 	}
 	for i := range a.NodePowerModels {
-		if selects(a.NodePowerModels[i].NodeSelector, labels) {
+		if Selects(a.NodePowerModels[i].NodeSelector, labels) {
 			return &a.NodePowerModels[i].PowerModel
 		}
 	}
 	return nil
 }
 
-func selects(selector, labels map[string]string) bool {
+// PoolOf returns the position of the first thresholds that select a node with the labels; -1 if none do.
+func PoolOf(pools []NodeThresholds, labels map[string]string) int {
+	for i := range pools { // slices.IndexFunc would allocate
+		if Selects(pools[i].NodeSelector, labels) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Selects reports whether a node with the labels has all labels of the selector.
+func Selects(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if actual, ok := labels[key]; !ok || actual != value {
 			return false

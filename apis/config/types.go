@@ -198,7 +198,19 @@ type PeaksArgs struct {
 }
 
 // Thresholds are utilizations in percent, in [1, 100]; a resource without one is not limited.
-type Thresholds struct{ CPU, Memory *int64 }
+type Thresholds struct {
+	// CPU is the CPU utilization that no node may exceed.
+	CPU *int64 `json:"cpu,omitempty"`
+	// Memory is the memory utilization that no node may exceed.
+	Memory *int64 `json:"memory,omitempty"`
+}
+
+// NodeThresholds are the thresholds of a pool of nodes. The rebalancer has them too.
+type NodeThresholds struct {
+	// NodeSelector selects the nodes that have all of these labels.
+	NodeSelector map[string]string `json:"nodeSelector"`
+	Thresholds   `json:",inline"`
+}
 
 // ThresholdWindows are the windows over which the resources are measured.
 type ThresholdWindows struct{ CPU, Memory metav1.Duration }
@@ -218,6 +230,7 @@ type LoadThresholdArgs struct {
 	LoadSpec
 	MissingLoad      MissingLoad
 	Thresholds       Thresholds
+	NodeThresholds   []NodeThresholds
 	Windows          ThresholdWindows
 	DefaultRequests  corev1.ResourceList
 	Statistic        Statistic

@@ -96,7 +96,7 @@ func SetDefaults_PeaksArgs(obj *PeaksArgs) {
 func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	if obj.Thresholds.CPU == nil && obj.Thresholds.Memory == nil {
-		obj.Thresholds = Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)}
+		obj.Thresholds = config.Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)}
 	}
 	window := cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow}) // the embedded LoadSpec gets its defaults after this
 	obj.Windows.CPU = cmp.Or(obj.Windows.CPU, ptr.To(*window))

@@ -87,7 +87,7 @@ func defaultPredictedPeakArgs() *v1.PredictedPeakArgs {
 func defaultLoadThresholdArgs() *v1.LoadThresholdArgs {
 	return &v1.LoadThresholdArgs{
 		LoadSpec: defaultLoadSpec(), MissingLoad: "Requests",
-		Thresholds: v1.Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)},
+		Thresholds: config.Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)},
 		Windows:    v1.ThresholdWindows{CPU: duration(5 * time.Minute), Memory: duration(5 * time.Minute)}, Statistic: "Mean",
 		StdDevFactor: ptr.To(1.0), PredictedPeak: defaultPeakSpec(), IgnoreDaemonSets: ptr.To(true), WhenNoneFits: "Relax",
 	}
@@ -160,18 +160,18 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
-			name: "where one threshold is given the other is not looked at", in: &v1.LoadThresholdArgs{Thresholds: v1.Thresholds{Memory: ptr.To[int64](70)}},
-			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.Thresholds = v1.Thresholds{Memory: ptr.To[int64](70)} }),
+			name: "where one threshold is given the other is not looked at", in: &v1.LoadThresholdArgs{Thresholds: config.Thresholds{Memory: ptr.To[int64](70)}},
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.Thresholds = config.Thresholds{Memory: ptr.To[int64](70)} }),
 		},
 		{
 			name: "what is given to LoadThreshold stays", in: &v1.LoadThresholdArgs{
-				MissingLoad: "Pass", Thresholds: v1.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)},
+				MissingLoad: "Pass", Thresholds: config.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)},
 				Windows:   v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)},
 				Statistic: "MeanPlusStdDev", StdDevFactor: ptr.To(0.0), IgnoreDaemonSets: ptr.To(false), WhenNoneFits: "Reject",
 			},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
 				args.MissingLoad, args.Statistic, args.WhenNoneFits = "Pass", "MeanPlusStdDev", "Reject"
-				args.Thresholds = v1.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)}
+				args.Thresholds = config.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)}
 				args.Windows = v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)}
 				args.StdDevFactor, args.IgnoreDaemonSets = ptr.To(0.0), ptr.To(false)
 			}),

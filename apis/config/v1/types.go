@@ -191,14 +191,6 @@ type PeaksArgs struct {
 	NodePowerModels []NodePowerModel `json:"nodePowerModels,omitempty"`
 }
 
-// Thresholds are utilizations in percent, from 1 to 100. A resource without one is not limited.
-type Thresholds struct {
-	// CPU is the CPU utilization that no node may exceed.
-	CPU *int64 `json:"cpu,omitempty"`
-	// Memory is the memory utilization that no node may exceed.
-	Memory *int64 `json:"memory,omitempty"`
-}
-
 // ThresholdWindows are the windows over which the resources are measured. Each defaults to window.
 type ThresholdWindows struct {
 	// CPU is the window of the CPU threshold. From 10s to 1h. From Prometheus, SignalFx and Datadog up to 24h,
@@ -232,7 +224,10 @@ type LoadThresholdArgs struct {
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
 	// 90; if only one of them is set, the other resource is not limited.
-	Thresholds Thresholds `json:"thresholds"`
+	Thresholds config.Thresholds `json:"thresholds"`
+	// NodeThresholds are the thresholds of pools of nodes: the first that selects the node counts. A resource that it does not name
+	// keeps that of thresholds. A node's annotation wins.
+	NodeThresholds []config.NodeThresholds `json:"nodeThresholds,omitempty"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not

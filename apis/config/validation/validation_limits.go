@@ -20,20 +20,14 @@ import (
 
 func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 	oneOf(v.child("missingLoad"), args.MissingLoad, config.MissingLoadRequests, config.MissingLoadPass, config.MissingLoadReject)
-	for _, resource := range []struct {
-		name      string
-		threshold *int64
-		window    metav1.Duration
-	}{
-		{"cpu", args.Thresholds.CPU, args.Windows.CPU},
-		{"memory", args.Thresholds.Memory, args.Windows.Memory},
-	} {
-		if threshold := resource.threshold; threshold != nil {
-			v.child("thresholds").child(resource.name).check(*threshold >= 1 && *threshold <= maxThreshold, *threshold,
-				"must be in [1, 100]: write the utilization, in percent, that no node may exceed")
-		}
-		if resource.window != args.Window { // Window is the default, and already validated
-			v.child("windows").child(resource.name).thresholdWindow(resource.window.Duration, args)
+	v.child("thresholds").thresholds(args.Thresholds)
+	v.add(ValidateNodeThresholds(v.path.Child("nodeThresholds"), args.NodeThresholds)...)
+	for _, w := range []struct {
+		resource string
+		window   metav1.Duration
+	}{{"cpu", args.Windows.CPU}, {"memory", args.Windows.Memory}} {
+		if w.window != args.Window { // Window is the default, and already validated
+			v.child("windows").child(w.resource).thresholdWindow(w.window.Duration, args)
 		}
 	}
 	oneOf(v.child("statistic"), args.Statistic,
@@ -48,6 +42,34 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 		"must be finite and at least 0: write how many standard deviations are added to the mean, such as 2")
 	v.child("exempt").exemptions(&args.Exempt)
 	v.whenNoneFits(args.WhenNoneFits)
+}
+
+// ValidateNodeThresholds validates the thresholds of pools of nodes, found at path.
+func ValidateNodeThresholds(path *field.Path, pools []config.NodeThresholds) field.ErrorList {
+	v := at(path)
+	if v.atMost(maxPowerModels, len(pools), "pools") {
+		for i := range pools {
+			pool := v.index(i)
+			if len(pools[i].NodeSelector) == 0 || pools[i].Thresholds == (config.Thresholds{}) {
+				pool.required("must have a nodeSelector, and cpu or memory: write them, such as {nodeSelector: {pool: batch}, cpu: 90}")
+			}
+			pool.child("nodeSelector").nodeSelector(pools[i].NodeSelector)
+			pool.thresholds(pools[i].Thresholds)
+		}
+	}
+	return *v.errs
+}
+
+func (v validator) thresholds(t config.Thresholds) {
+	for _, resource := range []struct {
+		name    string
+		percent *int64
+	}{{"cpu", t.CPU}, {"memory", t.Memory}} {
+		if p := resource.percent; p != nil {
+			v.child(resource.name).check(*p >= 1 && *p <= maxThreshold, *p,
+				"must be in [1, 100]: write the utilization, in percent, that no node may exceed")
+		}
+	}
 }
 
 // thresholdWindow accepts windows up to maxThresholdWindow where the source itself keeps the history, else up to maxWindow.

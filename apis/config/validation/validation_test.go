@@ -207,6 +207,11 @@ func TestValidateArgs(t *testing.T) {
 		{"LoadThreshold", "thresholds: {cpu: 1, memory: 100}", nil},
 		{"LoadThreshold", "thresholds: {memory: 90}", nil},
 		{"LoadThreshold", "thresholds: {cpu: 0}", refused("thresholds.cpu", "0", "[1, 100]", "write the utilization")},
+		{"LoadThreshold", "nodeThresholds: [{nodeSelector: {pool: batch}, cpu: 95}, {nodeSelector: {pool: a}, memory: 1}]", nil},
+		{"LoadThreshold", "nodeThresholds: [{nodeSelector: {pool: batch}, cpu: 101}]", refused("nodeThresholds[0].cpu", "101", "[1, 100]")},
+		{"LoadThreshold", "nodeThresholds: [{nodeSelector: {pool: batch}}]", refused("nodeThresholds[0]", "must have a nodeSelector, and cpu or memory")},
+		{"LoadThreshold", "nodeThresholds: [{cpu: 90}]", refused("nodeThresholds[0]", "must have a nodeSelector")},
+		{"LoadThreshold", "nodeThresholds: [{nodeSelector: {a b: c}, cpu: 90}]", refused("nodeThresholds[0].nodeSelector[a b]", "must be a label that nodes can have")},
 		{"LoadThreshold", "thresholds: {memory: 101}", refused("thresholds.memory", "101", "[1, 100]")},
 		{"LoadThreshold", "windows: {cpu: 1s}", refused("windows.cpu", `"1s"`, "[10s, 1h0m0s]")},
 		{"LoadThreshold", "windows: {memory: 2h}", refused("windows.memory", `"2h0m0s"`, "[10s, 1h0m0s]")},
@@ -254,7 +259,7 @@ func TestValidateArgs(t *testing.T) {
 		{"LoadThreshold", "whenNoneFits: Wait", refused("whenNoneFits", `"Wait"`, `"Relax"`, `"Reject"`)},
 		{
 			"LoadThreshold", "{window: 0s, missingLoad: x, thresholds: {cpu: 0, memory: 0}, windows: {cpu: 1ns, memory: 1ns}}",
-			[]refusal{{path: "window"}, {path: "missingLoad"}, {path: "thresholds.cpu"}, {path: "windows.cpu"}, {path: "thresholds.memory"}, {path: "windows.memory"}},
+			[]refusal{{path: "window"}, {path: "missingLoad"}, {path: "thresholds.cpu"}, {path: "thresholds.memory"}, {path: "windows.cpu"}, {path: "windows.memory"}},
 		},
 
 		{"NodeMetrics", metric(""), nil},

@@ -128,8 +128,8 @@ func (a *annotations) lookup(annotation string) (l line, valid bool) {
 }
 
 // observe forgets the invalid annotations of deleted and changed nodes, so that the next one gets an Event. It shows the bounds
-// of the nodes' lines, where profile is the line of nodes without annotation.
-func (a *annotations) observe(nodes cache.SharedIndexInformer, profile line, shown *descriptor.Counters) error {
+// of the nodes' lines, where profile has the lines of nodes without annotation.
+func (a *annotations) observe(nodes cache.SharedIndexInformer, profile *profileLines, shown *descriptor.Counters) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if node, ok := obj.(*corev1.Node); ok {
@@ -137,7 +137,7 @@ func (a *annotations) observe(nodes cache.SharedIndexInformer, profile line, sho
 			}
 		},
 		UpdateFunc: func(oldObj, newObj any) {
-			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && annotationChanged(before, now) {
+			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && profile.changed(before, now) {
 				a.invalidAnnotations.CompareAndDelete(now.Name, invalidAnnotation(before.Annotations[Annotation])) // a decision may be ahead
 				a.bounds.change(a.of(before, profile), a.of(now, profile), shown)
 			}
@@ -156,19 +156,42 @@ func (a *annotations) observe(nodes cache.SharedIndexInformer, profile line, sho
 }
 
 // of returns the node's load line: its annotation, completed by the profile's line.
-func (a *annotations) of(node *corev1.Node, profile line) line {
+func (a *annotations) of(node *corev1.Node, profile *profileLines) line {
 	annotation, ok := node.Annotations[Annotation]
 	if !ok {
-		return profile
+		return profile.of(node)
 	}
 	l, _ := a.lookup(annotation)
-	return l.orElse(profile)
+	return l.orElse(profile.of(node))
 }
 
-func annotationChanged(before, now *corev1.Node) bool {
+// profileLines are the load lines by the plugin's arguments: of a pool, or of all other nodes.
+type profileLines struct {
+	pools []config.NodeThresholds
+	lines []line // of pools
+	rest  line
+}
+
+func newProfileLines(args *config.LoadThresholdArgs) *profileLines {
+	p := &profileLines{pools: args.NodeThresholds, rest: lineOf(args.Thresholds)}
+	for i := range p.pools {
+		p.lines = append(p.lines, lineOf(p.pools[i].Thresholds).orElse(p.rest))
+	}
+	return p
+}
+
+func (p *profileLines) of(node *corev1.Node) line {
+	if i := config.PoolOf(p.pools, node.Labels); i >= 0 {
+		return p.lines[i]
+	}
+	return p.rest
+}
+
+// changed reports whether the node's annotation or its line by labels changed.
+func (p *profileLines) changed(before, now *corev1.Node) bool {
 	was, had := before.Annotations[Annotation]
 	is, has := now.Annotations[Annotation]
-	return was != is || had != has
+	return was != is || had != has || p.of(before) != p.of(now)
 }
 
 // lineOf returns the node's load line: its annotation, completed by the profile's thresholds. An invalid annotation has no effect,
@@ -176,14 +199,14 @@ func annotationChanged(before, now *corev1.Node) bool {
 func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	annotation, ok := node.Annotations[Annotation]
 	if !ok {
-		return pl.line
+		return pl.lines.of(node)
 	}
 	parsed, valid := pl.lookup(annotation)
 	if !valid && pl.reportInvalid(node.Name, annotation) {
 		_, err := parseLine(annotation)
 		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling", "%s", unused(annotation, err))
 	}
-	return parsed.orElse(pl.line)
+	return parsed.orElse(pl.lines.of(node))
 }
 
 // unused says why an annotation is not used.

@@ -45,6 +45,17 @@ func TestLoadLine(t *testing.T) {
 			known: loads{"n": both(0.50, 0.90)}, annotation: []string{"cpu=60"}, cpu: resource{0.50, 60, true, false}, memory: resource{0.90, 80, false, true},
 		},
 		{
+			// The node is of pool batch. The first pool that selects it counts, and the rest is the profile's.
+			name: "of the pool, and of the profile for the other resource", args: `{"thresholds": {"cpu": 40, "memory": 80}, "nodeThresholds": [
+				{"nodeSelector": {"pool": "web"}, "cpu": 30}, {"nodeSelector": {"pool": "batch"}, "cpu": 55}, {"nodeSelector": {"pool": "batch"}, "cpu": 99}]}`,
+			known: loads{"n": both(0.50, 0.90)}, cpu: resource{0.50, 55, false, false}, memory: resource{0.90, 80, false, true},
+		},
+		{
+			name: "of the annotation, and of the pool for the other resource",
+			args: `{"thresholds": {"cpu": 40}, "nodeThresholds": [{"nodeSelector": {"pool": "batch"}, "cpu": 55, "memory": 95}]}`, annotation: []string{"cpu=60"},
+			known: loads{"n": both(0.50, 0.90)}, cpu: resource{0.50, 60, true, false}, memory: resource{0.90, 95, false, false},
+		},
+		{
 			name: "of the profile if the annotation is invalid", args: `{"thresholds": {"cpu": 40}}`, known: loads{"n": both(0.50, 0)},
 			annotation: []string{"cpu=600"}, cpu: resource{0.50, 40, false, true}, memory: resource{0, 0, false, false},
 			problem: `Annotation plimsoll.io/thresholds="cpu=600" is not used: "cpu=600" is not a threshold such as cpu=70, in percent from 1 to 100`,
@@ -69,6 +80,7 @@ func TestLoadLine(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			object := node("n", tc.annotation...)
+			object.Labels = map[string]string{"pool": "batch"}
 			b := build(t, flow(tc.args), tc.known, object)
 			l := b.LoadLine(framework.NewCycleState(), infoOf(object))
 			if l.AnnotationProblem != tc.problem || l.Annotation != "plimsoll.io/thresholds" {
@@ -105,7 +117,7 @@ func TestBounds(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	shown := descriptor.NewMetrics(registry.MustRegister).For(Name)
 	var a annotations
-	profile := line{80, 0}
+	profile := &profileLines{rest: line{80, 0}}
 	high, low := a.of(node("high", "cpu=90,memory=70"), profile), a.of(node("low", "cpu=60"), profile)
 	want := func(series string) {
 		t.Helper()
@@ -123,7 +135,7 @@ plimsoll_load_line_ratio{bound="Highest",plugin="LoadThreshold",resource="memory
 plimsoll_load_line_ratio{bound="Lowest",plugin="LoadThreshold",resource="cpu"} 0.6
 plimsoll_load_line_ratio{bound="Lowest",plugin="LoadThreshold",resource="memory"} 0.7
 `)
-	a.bounds.change(low, profile, &shown) // its annotation is removed
+	a.bounds.change(low, profile.rest, &shown) // its annotation is removed
 	a.bounds.change(high, line{}, &shown)
 	want(`plimsoll_load_line_ratio{bound="Highest",plugin="LoadThreshold",resource="cpu"} 0.8
 plimsoll_load_line_ratio{bound="Lowest",plugin="LoadThreshold",resource="cpu"} 0.8
@@ -143,6 +155,11 @@ func TestEventsToRegister(t *testing.T) {
 	annotated := func(key, value string) *corev1.Node {
 		n := node("n")
 		n.Annotations = map[string]string{key: value}
+		return n
+	}
+	inPool := func(pool string) *corev1.Node {
+		n := node("n")
+		n.Labels = map[string]string{"pool": pool}
 		return n
 	}
 	bigger := node("n")
@@ -178,6 +195,8 @@ func TestEventsToRegister(t *testing.T) {
 		{"a node's allocatable changes", nodeEvent(node("n"), bigger), true},
 		{"a node gets a line of its own", nodeEvent(node("n"), node("n", "cpu=90")), true},
 		{"a node's line changes", nodeEvent(node("n", "cpu=70"), node("n", "cpu=90")), true},
+		{"a node changes to another pool", nodeEvent(node("n"), inPool("batch")), true},
+		{"a node's other labels change", nodeEvent(node("n"), inPool("web")), false},
 		{"a node loses its line", nodeEvent(node("n", ""), node("n")), true},
 		{"another annotation of a node changes", nodeEvent(annotated("heartbeat", "1"), annotated("heartbeat", "2")), false},
 		{"a pod ends", func(t *testing.T, q *queue.PriorityQueue) {
@@ -189,7 +208,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"the pod's own labels change, and do not exempt it", updated(labeled(pod, "back")), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			const args = "exempt: {podSelector: {matchLabels: {tier: front}}}"
+			const args = "exempt: {podSelector: {matchLabels: {tier: front}}}\nnodeThresholds: [{nodeSelector: {pool: batch}, cpu: 95}]"
 			q := plugintest.QueueWithRefused(t, build(t, args, nil), pod)
 			tc.happens(t, q)
 			check.Equal(t, "retried", tc.want, len(q.UnschedulablePods()) == 0)
@@ -205,9 +224,9 @@ func TestEventsToRegister_Unreadable(t *testing.T) {
 		before, now any
 		wantErr     bool
 	}{
-		"a node's annotations, of which the old are not known": {b.isQueueableAfterNodeAnnotation, nil, node("n"), false},
-		"an old node that is none":                             {b.isQueueableAfterNodeAnnotation, nothing(), node("n"), true},
-		"a new node that is none":                              {b.isQueueableAfterNodeAnnotation, node("n"), nothing(), true},
+		"a node's annotations, of which the old are not known": {b.isQueueableAfterNodeUpdate, nil, node("n"), false},
+		"an old node that is none":                             {b.isQueueableAfterNodeUpdate, nothing(), node("n"), true},
+		"a new node that is none":                              {b.isQueueableAfterNodeUpdate, node("n"), nothing(), true},
 		"an old pod that is none":                              {b.isQueueableAfterPodLabel, node("n"), nothing(), true},
 		"a new pod that is none":                               {b.isQueueableAfterPodLabel, nothing(), node("n"), true},
 	} {

@@ -40,7 +40,7 @@ type LoadThreshold struct {
 	// models are those of the reader.
 	models  [load.ResourceCount]*estimate.Model
 	reasons [load.ResourceCount]reasons
-	line    line
+	lines   *profileLines
 	// deviations is the factor of standard deviations; 0 if the statistic has none.
 	deviations  float64
 	missingLoad config.MissingLoad
@@ -92,7 +92,7 @@ func newPlugin(
 		return nil, err
 	}
 	pl := &LoadThreshold{
-		reader: in.Reader, line: lineOf(args.Thresholds), missingLoad: args.MissingLoad, exemptions: exemptions,
+		reader: in.Reader, lines: newProfileLines(args), missingLoad: args.MissingLoad, exemptions: exemptions,
 		states: loadscore.NewMemo[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: shared,
 	}
 	switch args.Statistic {
@@ -104,7 +104,7 @@ func newPlugin(
 	for r := range load.ResourceCount {
 		pl.reasons[r], pl.models[r], pl.peaks[r] = reasonsOf(r), pl.reader.Model(r), pl.reader.Peak(r)
 	}
-	if err := pl.observe(in.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.line, &pl.counters); err != nil {
+	if err := pl.observe(in.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.lines, &pl.counters); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
@@ -123,8 +123,9 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 		UsesDeviation: args.Statistic == config.StatisticMeanPlusStdDev,
 		Estimator:     podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)},
 	}
-	for of, percent := range lineOf(args.Thresholds) {
-		r.Ignores[of] = percent == 0
+	for of := range r.Ignores {
+		r.Ignores[of] = !slices.ContainsFunc(append(newProfileLines(args).lines, lineOf(args.Thresholds)),
+			func(l line) bool { return l[of] > 0 })
 	}
 	switch args.Statistic {
 	case config.StatisticP95:
@@ -163,23 +164,23 @@ func (pl *LoadThreshold) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable}},
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
-			QueueingHintFn: pl.isQueueableAfterNodeAnnotation,
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation | fwk.UpdateNodeLabel},
+			QueueingHintFn: pl.isQueueableAfterNodeUpdate,
 		},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodLabel}, QueueingHintFn: pl.isQueueableAfterPodLabel},
 	}, nil
 }
 
-// isQueueableAfterNodeAnnotation retries the pod if the node's thresholds changed. Other annotations change all the time.
-func (pl *LoadThreshold) isQueueableAfterNodeAnnotation(
+// isQueueableAfterNodeUpdate retries the pod if the node's thresholds changed. Other annotations change all the time.
+func (pl *LoadThreshold) isQueueableAfterNodeUpdate(
 	_ klog.Logger, _ *corev1.Pod, oldObj, newObj any,
 ) (fwk.QueueingHint, error) {
 	before, now, err := schedutil.As[*corev1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if before == nil || now == nil || annotationChanged(before, now) {
+	if before == nil || now == nil || pl.lines.changed(before, now) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
