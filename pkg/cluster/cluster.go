@@ -36,7 +36,7 @@ type Options struct {
 	Configuration *schedulerconfig.KubeSchedulerConfiguration
 	Objects       []apiruntime.Object
 	Source        SourceOptions
-	// IgnoreExtenders is for commands that need no decision: extenders cannot be simulated, and Open fails if there are any.
+	// IgnoreExtenders is for callers that need no decision of an extender: they cannot be simulated, and Open fails if there are any.
 	IgnoreExtenders bool
 	// Workload is the scheduler that runs with the configuration. Its load is read, if it serves it; nil if it is unknown.
 	Workload *Workload

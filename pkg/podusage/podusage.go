@@ -288,7 +288,7 @@ func (e ByRequests) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
 	return usage, byDefault
 }
 
-// PendingRequest is the request of the pod's containers that run or are about to start. Init containers that have ended do not count.
+// PendingRequest is the request of the pod's containers that run or are about to start. Ended init containers do not count.
 func PendingRequest(pod *corev1.Pod) Amounts { return ByRequests{}.pendingUsage(pod) }
 
 func (e ByRequests) pendingUsage(pod *corev1.Pod) Amounts {

@@ -144,6 +144,8 @@ type LoadLine struct {
 	AnnotationProblem string
 	// Above reports whether the plugin counts the node as above the line.
 	Above [load.ResourceCount]bool
+	// Pool counts the nodeThresholds up to those that select the node; 0 if none do.
+	Pool int
 }
 
 // Resource returns the terms of one resource in percent of base: usage, named by KnownBy, deviation if measured, pending usage, and

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
@@ -158,7 +159,7 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 		s.podUsages = &learned.Usages{}
 	}
 	t := pl.terms(s, node)
-	l := explain.LoadLine{Node: t.Node, Annotation: Annotation}
+	l := explain.LoadLine{Node: t.Node, Annotation: Annotation, Pool: config.PoolOf(pl.lines.pools, node.Node().Labels) + 1}
 	var own line
 	if annotation, ok := node.Node().Annotations[Annotation]; ok {
 		var err error

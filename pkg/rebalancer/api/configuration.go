@@ -9,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 )
 
 // APIVersion and Kind are what operators write at the top of the file.
@@ -29,14 +32,20 @@ type Configuration struct {
 	// Windows are the times in which pods may move; always if empty.
 	Windows []Window `json:"windows,omitempty"`
 
-	// LinePercent is the CPU utilization above which a node is hot. A filter's load line replaces it.
-	LinePercent float64 `json:"linePercent"`
+	// NodeSelector selects the nodes that pods move off; all if empty. Namespaces are those whose pods may move.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Namespaces   Namespaces        `json:"namespaces"`
+
+	// LinePercent is the CPU utilization above which a node is hot. A filter's load line replaces it. NodeThresholds replace it for
+	// pools of nodes, each of which counts its hot and unknown nodes apart.
+	LinePercent    float64                 `json:"linePercent"`
+	NodeThresholds []config.NodeThresholds `json:"nodeThresholds,omitempty"`
 	// Refreshes is the number of consecutive refreshes above the line until a node is hot.
 	Refreshes int `json:"refreshes"`
 	// CooledPercent is the distance below the line, beyond which a hot node has cooled.
 	CooledPercent float64 `json:"cooledPercent"`
-	// Nothing moves while more than MaxHotNodesPercent of the nodes are hot, or MaxUnknownNodesPercent of unknown load. Above 0,
-	// each allows at least one node.
+	// Nothing moves off a pool while more than MaxHotNodesPercent of its nodes are hot, or MaxUnknownNodesPercent of unknown load.
+	// Above 0, each allows at least one node. Nodes that no pod can use do not count.
 	MaxHotNodesPercent     float64 `json:"maxHotNodesPercent"`
 	MaxUnknownNodesPercent float64 `json:"maxUnknownNodesPercent"`
 
@@ -68,6 +77,17 @@ type Configuration struct {
 
 	// Unprotected are the protections to turn off.
 	Unprotected []Protection `json:"unprotected,omitempty"`
+}
+
+// Namespaces select namespaces by name: those of Include, or all but those of Exclude.
+type Namespaces struct {
+	Include []string `json:"include,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
+}
+
+// Selects reports whether the namespace is selected.
+func (n *Namespaces) Selects(name string) bool {
+	return !slices.Contains(n.Exclude, name) && (len(n.Include) == 0 || slices.Contains(n.Include, name))
 }
 
 // Mode says what the rebalancer does.
@@ -180,6 +200,11 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 	}
 	if !slices.Contains(Modes(), c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, Modes()))
+	}
+	errs = append(errs, validation.ValidateNodeSelector(field.NewPath("nodeSelector"), c.NodeSelector)...)
+	errs = append(errs, validation.ValidateNodeThresholds(field.NewPath("nodeThresholds"), c.NodeThresholds)...)
+	if len(c.Namespaces.Include) > 0 && len(c.Namespaces.Exclude) > 0 {
+		errs = append(errs, field.Forbidden(field.NewPath("namespaces"), "include and exclude exclude each other; write one of them"))
 	}
 	for i := range c.Windows {
 		errs = append(errs, c.Windows[i].validate(field.NewPath("windows").Index(i))...)

@@ -116,8 +116,9 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := c.Open(ctx,
-		cluster.Options{Configuration: own.Decoded, Workload: own.Workload, Objects: objects.All, Source: r.Source})
+	opened, err := c.Open(ctx, cluster.Options{
+		Configuration: own.Decoded, Workload: own.Workload, Objects: objects.All, Source: r.Source, IgnoreExtenders: true,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", own.Origin, err)
 	}
@@ -125,7 +126,9 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	for i := range objects.Missing {
 		report.Notes = append(report.Notes, objects.Missing[i].Note())
 	}
-	cluster := plan.Cluster{Scheduler: opened.Scheduler, SchedulerNames: own.ProfileNames(), Now: time.Now()}
+	cluster := plan.Cluster{
+		Scheduler: opened.Scheduler, SchedulerNames: own.ProfileNames(), Extenders: own.Decoded.Extenders, Now: time.Now(),
+	}
 	if report.Profile, cluster.Load = opened.FirstLoadReader(own.ProfileNames()); cluster.Load == nil {
 		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
 	}
@@ -237,6 +240,11 @@ func usage(
 func (r *Report) add(status *plan.Status) {
 	p := status.Plan
 	r.Stopped, r.Deferred, r.Resting, r.Simulated = p.Stopped, p.Deferred, p.Resting, p.Simulated
+	if p.Stopped == "" {
+		for _, why := range p.Unclear[:min(len(p.Unclear), plan.MaxUnclear)] {
+			r.Notes = append(r.Notes, "No moves off some nodes: "+why)
+		}
+	}
 	if p.Problem != "" {
 		r.Notes = append(r.Notes, "A simulated decision failed: "+text.Excerpt(p.Problem))
 	}

@@ -12,6 +12,7 @@ import (
 // reasons returns each plan.Reason in words.
 func reasons() map[plan.Reason]string {
 	return map[plan.Reason]string{
+		plan.AsksExtender:     "scheduler asks an extender, which cannot be simulated",
 		plan.AnotherMoves:     "another pod of the node moves first",
 		plan.DaemonSet:        "pod of a DaemonSet",
 		plan.DisruptionBudget: "PodDisruptionBudget allows no disruption",
@@ -26,6 +27,7 @@ func reasons() map[plan.Reason]string {
 		plan.NotRunning:       "NotReady",
 		plan.NotSimulated:     "beyond the limit of simulated decisions",
 		plan.OptedOut:         "opted out by annotation",
+		plan.OtherNamespace:   "its namespace is not selected",
 		plan.OtherScheduler:   "placed by another scheduler",
 		plan.PodGroup:         "pod of a pod group",
 		plan.Resizing:         "in-place resize under way",

@@ -53,7 +53,7 @@ func Follow(ctx context.Context, c *cluster.Connection, o cluster.Options) (*Wor
 	if err := followed.OnChange(w.note); err != nil { // before it reads objects: none may be missed
 		return nil, err
 	}
-	o.Objects = followed.Objects()
+	o.Objects, o.IgnoreExtenders, w.cluster.Extenders = followed.Objects(), true, o.Configuration.Extenders
 	if w.opened, err = c.Open(ctx, o); err != nil {
 		return nil, err
 	}

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -33,6 +35,9 @@ type LoadedNode struct {
 	Base [load.ResourceCount]float64
 	// End is when the oldest measurement of a resource with a line ended. Only Look sets it.
 	End time.Time
+
+	node *corev1.Node
+	pool poolKey
 }
 
 // Excess returns the resource whose measured load is farthest above its line, and by how much; a negative excess is below. Without
@@ -80,11 +85,13 @@ func newLooker(r explain.LoadReader, c *api.Configuration) looker {
 	return looker{r, framework.NewCycleState(), c}
 }
 
-// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: LinePercent replaces it.
+// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: nodeThresholds, or else
+// LinePercent, replace it.
 func (l looker) node(info fwk.NodeInfo) LoadedNode {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
-	n := LoadedNode{Name: info.Node().Name, Known: true}
+	own := config.PoolOf(l.c.NodeThresholds, info.Node().Labels)
+	n := LoadedNode{Name: info.Node().Name, Known: true, node: info.Node(), pool: poolKey{own + 1, of.Pool}}
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
 		if n.Base[r] = of.Node[r].Base; n.Base[r] > 0 {
@@ -93,6 +100,11 @@ func (l looker) node(info fwk.NodeInfo) LoadedNode {
 		if filters {
 			n.Utilization[r], n.Line[r] = of.Utilization[r], of.Percent[r]/100
 		}
+	}
+	if own >= 0 {
+		pool := &l.c.NodeThresholds[own]
+		n.Line[load.CPU] = cmp.Or(n.Line[load.CPU], float64(ptr.Deref(pool.CPU, 0))/100)
+		n.Line[load.Memory] = cmp.Or(n.Line[load.Memory], float64(ptr.Deref(pool.Memory, 0))/100)
 	}
 	n.Line[load.CPU] = cmp.Or(n.Line[load.CPU], l.c.LinePercent/100)
 	for r, line := range n.Line {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -37,6 +38,8 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
+	// Extenders are those of the scheduler. Pods that it asks them about stay.
+	Extenders []schedulerconfig.Extender
 	// Unplaced are the pods without a node, of all schedulers.
 	Unplaced []*corev1.Pod
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
@@ -49,9 +52,10 @@ type Plan struct {
 	// Stopped says why nothing moves; empty if something might.
 	Stopped string
 	Nodes   []LoadedNode
-	// Hot are the names of hot nodes, hottest first.
-	Hot   []string
-	Moves []Move
+	// Hot are the names of hot nodes, hottest first. Unclear says why none of a pool is a source of moves, although others may be.
+	Hot     []string
+	Unclear []string
+	Moves   []Move
 	// Stay counts the pods of hot nodes that stay, by reason.
 	Stay map[Reason]int
 	// Resting are the hot nodes whose last move is not measured yet. Deferred are those beyond a limit of moves.
@@ -128,7 +132,9 @@ type planner struct {
 	ending int
 	// landedHot are the workloads whose last move did.
 	landedHot map[string]bool
-	undo      []func() error
+	// unclear are the pools without moves.
+	unclear map[poolKey]bool
+	undo    []func() error
 }
 
 type replicas struct{ all, unavailable int }
@@ -169,13 +175,15 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *api.Configuration
 	for i := range p.Nodes {
 		p.byName[p.Nodes[i].Name] = &p.Nodes[i]
 	}
-	p.Stopped = p.findHot()
+	infos, err := p.Scheduler.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.Stopped = p.findHot(infos)
 	if p.Stopped != "" || len(p.Hot) == 0 {
 		return p.Plan, nil
 	}
-	if err := p.count(ctx); err != nil {
-		return nil, err
-	}
+	p.count(infos)
 	defer func() {
 		for _, undo := range slices.Backward(p.undo) {
 			err = cmp.Or(err, undo())
@@ -194,7 +202,7 @@ func (p *planner) coolAll(ctx context.Context) error {
 		switch {
 		case p.isResting(name):
 			p.Resting = append(p.Resting, name)
-		case left <= 0 || past == nil:
+		case left <= 0 || past == nil || p.unclear[p.byName[name].pool]:
 			p.Deferred = append(p.Deferred, name)
 		default:
 			moved, err := p.cool(ctx, p.byName[name])
@@ -209,48 +217,8 @@ func (p *planner) coolAll(ctx context.Context) error {
 	return nil
 }
 
-// findHot sets Hot. It returns why nothing may move.
-func (p *planner) findHot() (stopped string) {
-	unknown := 0
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		if past := p.history.nodes[n.Name]; n.Known && past != nil && past.hot {
-			p.Hot = append(p.Hot, n.Name)
-		}
-		if !n.Known {
-			unknown++
-		}
-	}
-	slices.SortStableFunc(p.Hot, func(a, b string) int {
-		_, x := p.byName[a].Excess()
-		_, y := p.byName[b].Excess()
-		return cmp.Compare(y, x)
-	})
-	for _, limit := range []struct {
-		count int
-		most  float64
-		what  string
-	}{
-		{unknown, p.c.MaxUnknownNodesPercent, "have unknown load"},
-		{len(p.Hot), p.c.MaxHotNodesPercent, "are hot"},
-	} {
-		most := limit.most / 100 * float64(len(p.Nodes))
-		if limit.most > 0 {
-			most = max(most, 1) // in clusters of few nodes
-		}
-		if float64(limit.count) > most {
-			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, len(p.Nodes), limit.what, limit.most)
-		}
-	}
-	return ""
-}
-
 // count counts the pods with a controller that have not ended, and reads the PodDisruptionBudgets.
-func (p *planner) count(ctx context.Context) error {
-	infos, err := p.Scheduler.NodeInfos(ctx)
-	if err != nil {
-		return err
-	}
+func (p *planner) count(infos []fwk.NodeInfo) {
 	moved, beyond, underWay := p.countMoves(), p.history.beyond(), p.history.podsUnderWay()
 	for _, info := range infos {
 		addTo(p.more, info.Node().Name, p.look.unmeasured(info, beyond))
@@ -275,7 +243,6 @@ func (p *planner) count(ctx context.Context) error {
 	}
 	p.countMissing()
 	p.readBudgets()
-	return nil
 }
 
 // endsTooLong reports whether a pod should have ended, or ends for so long that its node does not wait: a pod may ask for days.
@@ -501,6 +468,8 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	switch {
 	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
 		return OtherScheduler
+	case asksExtender(c.pod, p.Extenders):
+		return AsksExtender
 	case isSingle(p.replicas[owner.UID], p.c):
 		return Reason(api.SingleReplicas)
 	case p.Now.Before(p.history.refused[c.pod.UID]):

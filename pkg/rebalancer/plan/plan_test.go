@@ -17,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -69,6 +71,8 @@ type fixture struct {
 	ahead    time.Duration
 	unplaced []*corev1.Pod
 	profile  string
+	// extenders are those of the scheduler.
+	extenders []schedulerconfig.Extender
 	// change changes each node, and usage is that of the cluster; both may be unset.
 	change func(*corev1.Node)
 	usage  func(*corev1.Pod) (podusage.Amounts, bool)
@@ -155,7 +159,7 @@ func (f *fixture) cluster(t testing.TB) Cluster {
 		t.Fatal(err)
 	}
 	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now,
-		Unplaced: f.unplaced, Usage: f.usage}
+		Unplaced: f.unplaced, Usage: f.usage, Extenders: f.extenders}
 }
 
 // plan looks at the nodes as often as the fixture says, and plans.
@@ -235,6 +239,24 @@ func TestMake_Stays(t *testing.T) {
 			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue})
 		}
 	}
+	volumes := func(safe, named string, names ...string) func(*fixture) {
+		return func(f *fixture) {
+			pod := f.pods["web-1"]
+			pod.Annotations = map[string]string{safeToEvict: safe}
+			if named != "" {
+				pod.Annotations[safeToEvictVolumes] = named
+			}
+			for _, name := range names {
+				pod.Spec.Volumes = append(pod.Spec.Volumes,
+					corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+			}
+		}
+	}
+	extended := func(resource string) func(*fixture) {
+		return func(f *fixture) {
+			f.extenders = []schedulerconfig.Extender{{ManagedResources: []schedulerconfig.ExtenderManagedResource{{Name: resource}}}}
+		}
+	}
 	// rollout adds a pod of the Deployment's next ReplicaSet.
 	rollout := func(f *fixture) *corev1.Pod {
 		next := f.pod("web", "web-3", "c", "100m")
@@ -293,6 +315,18 @@ func TestMake_Stays(t *testing.T) {
 		{name: "resize in progress", change: condition(corev1.PodResizeInProgress), want: Resizing},
 		{name: "moved by another component", change: annotate("descheduler.alpha.kubernetes.io/request-evict-only", ""), want: OptedOut},
 		{name: "emptyDir", change: volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}), want: "LocalStorage", unprotected: api.LocalStorage},
+		{name: "emptyDir in memory", change: volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})},
+		{name: "emptyDir, safe to evict", change: volumes("true", "", "cache")},
+		{name: "emptyDir that is named", change: volumes("", "logs, cache", "cache")},
+		{name: "one of two is named", change: volumes("", "cache", "cache", "data"), want: "LocalStorage"},
+		{name: "one of two is named, and the pod safe to evict", change: volumes("true", "cache", "cache", "data"), want: "LocalStorage"},
+		{name: "both are named, and the pod safe to evict", change: volumes("true", "cache,data", "cache", "data")},
+		{name: "of another namespace", change: func(f *fixture) { f.c.Namespaces.Include = []string{"other"} }, want: OtherNamespace},
+		{name: "of an excluded namespace", change: func(f *fixture) { f.c.Namespaces.Exclude = []string{"ns"} }, want: OtherNamespace},
+		{name: "of an included namespace", change: func(f *fixture) { f.c.Namespaces.Include = []string{"other", "ns"} }},
+		{name: "an extender of all pods", change: func(f *fixture) { f.extenders = []schedulerconfig.Extender{{}} }, want: AsksExtender},
+		{name: "an extender of its device", change: extended("cpu"), want: AsksExtender},
+		{name: "an extender of another device", change: extended("example.com/gpu")},
 		{name: "hostPath", change: volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), want: "LocalStorage"},
 		{name: "PVC", change: volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
 			want: "PersistentVolumes", unprotected: api.PersistentVolumes},
@@ -518,6 +552,23 @@ func TestMake_Brakes(t *testing.T) {
 		pod.Finalizers = []string{"f"}
 		return pod
 	}
+	// unusable adds nodes of unknown load: two with a taint, a virtual one and a cordoned one.
+	unusable := func(f *fixture) {
+		f.nodes = []string{"a", "b", "c", "t-1", "t-2", "virtual", "cordoned"}
+		f.change = func(n *corev1.Node) {
+			switch n.Spec.Unschedulable = n.Name == "cordoned"; n.Name {
+			case "t-1", "t-2":
+				n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "other", Effect: corev1.TaintEffectNoSchedule}}
+			case "virtual":
+				n.Labels["type"] = "virtual-kubelet"
+			}
+		}
+	}
+	// otherPool adds two nodes of unknown load, of pool x.
+	otherPool := func(f *fixture) {
+		f.nodes = []string{"a", "b", "c", "x-1", "x-2"}
+		f.change = func(n *corev1.Node) { n.Labels["pool"] = n.Name[:1] }
+	}
 	for _, tc := range []struct {
 		name   string
 		change func(*fixture)
@@ -527,8 +578,8 @@ func TestMake_Brakes(t *testing.T) {
 		{"four looks are not five", func(f *fixture) { f.looks = 4 }, ""},
 		{"not hot at the line", func(f *fixture) { f.cpu["a"] = 0.8 }, ""},
 		{"one hot node is not too many", func(f *fixture) { f.c.MaxHotNodesPercent = 1 }, "moves"},
-		{"no hot node is allowed", func(f *fixture) { f.c.MaxHotNodesPercent = 0 }, "1 of 3 nodes are hot, more than 0 %"},
-		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent, f.cpu["c"] = 60, 0.85 }, "2 of 3 nodes are hot, more than 60 %"},
+		{"no hot node is allowed", func(f *fixture) { f.c.MaxHotNodesPercent = 0 }, "1 of 3 nodes are hot, more than 0 %: a"},
+		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent, f.cpu["c"] = 60, 0.85 }, "2 of 3 nodes are hot, more than 60 %: a, c"},
 		{"load of one is unknown", func(f *fixture) {
 			delete(f.cpu, "c")
 			f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "b"}
@@ -536,7 +587,34 @@ func TestMake_Brakes(t *testing.T) {
 		{"load of too many is unknown", func(f *fixture) {
 			delete(f.cpu, "b")
 			delete(f.cpu, "c")
-		}, "2 of 3 nodes have unknown load, more than 20 %"},
+		}, "2 of 3 nodes have unknown load, more than 20 %: b, c"},
+		{"no pod can use nodes of unknown load", unusable, "tried"},
+		{"a pod tolerates some of them", func(f *fixture) {
+			unusable(f)
+			f.pods["web-2"].OwnerReferences[0].UID, f.c.Unprotected = "db", []api.Protection{api.SingleReplicas}
+			f.pods["web-2"].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, "2 of 5 nodes have unknown load, more than 20 %: t-1, t-2"},
+		{"pods that may not move tolerate them", func(f *fixture) {
+			unusable(f)
+			f.pods["web-2"].OwnerReferences[0].Kind, f.c.Unprotected = "DaemonSet", []api.Protection{api.SingleReplicas}
+			f.pods["web-2"].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, "tried"},
+		{"nodes of another pool are of unknown load", func(f *fixture) {
+			otherPool(f)
+			f.c.NodeThresholds = []config.NodeThresholds{{NodeSelector: map[string]string{"pool": "x"}}}
+		}, "tried"},
+		{"the filter knows that pool", func(f *fixture) {
+			otherPool(f)
+			f.profile = strings.Replace(f.profile, "{cpu: 80}", "{cpu: 80}, nodeThresholds: [{nodeSelector: {pool: x}, cpu: 50}]", 1)
+		}, "tried"},
+		{"nobody knows that pool", otherPool, "2 of 5 nodes have unknown load, more than 20 %: x-1, x-2"},
+		{"the hot node is of that pool", func(f *fixture) {
+			otherPool(f)
+			f.c.NodeThresholds = []config.NodeThresholds{{NodeSelector: map[string]string{"pool": "x"}}}
+			f.change = func(n *corev1.Node) { n.Labels["pool"] = map[bool]string{true: "x"}[n.Name != "b" && n.Name != "c"] }
+		}, "2 of 3 nodes of a pool have unknown load, more than 20 %: x-1, x-2"},
+		{"the hot node is not selected", func(f *fixture) { f.c.NodeSelector = map[string]string{"name": "b"} }, ""},
+		{"the hot node is selected", func(f *fixture) { f.c.NodeSelector = map[string]string{"name": "a"} }, "moves"},
 		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
 		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
 		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
@@ -593,6 +671,8 @@ func TestMake_Brakes(t *testing.T) {
 				got = "resting"
 			case len(p.Deferred) == 1:
 				got = "deferred"
+			case p.Stay[NoRoom] == 1: // the simulation prefers an empty node of unknown load
+				got = "tried"
 			}
 			if got != tc.want {
 				t.Errorf("%q, want %q: %+v", got, tc.want, p)
@@ -778,6 +858,16 @@ func TestMake_WouldReturn(t *testing.T) {
 	f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "a"}
 	if p := f.plan(t); len(p.Hot) != 1 || len(p.Moves) != 0 || p.Stay[WouldReturn] != 1 {
 		t.Errorf("%+v, want web-1 to stay: %s", p, WouldReturn)
+	}
+	// The node is at 90 % of its CPU and memory.
+	pool := config.NodeThresholds{NodeSelector: map[string]string{"name": "a"}, Thresholds: config.Thresholds{CPU: ptr.To[int64](96)}}
+	f.c.NodeThresholds = []config.NodeThresholds{pool}
+	if p := f.plan(t); len(p.Hot) != 0 {
+		t.Errorf("%+v, want no node above the line of its pool", p)
+	}
+	f.c.NodeThresholds[0].Memory = ptr.To[int64](85)
+	if p := f.plan(t); len(p.Hot) != 1 {
+		t.Errorf("%+v, want one node above the line of its pool for memory", p)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ const (
 	TooYoung         Reason = "TooYoung"
 	NotRunning       Reason = "NotRunning"
 	OtherScheduler   Reason = "OtherScheduler"
+	OtherNamespace   Reason = "OtherNamespace"
+	AsksExtender     Reason = "AsksExtender"
 	WorkloadBarred   Reason = "WorkloadBarred"
 	WorkloadLimit    Reason = "WorkloadLimit"
 	NamespaceLimit   Reason = "NamespaceLimit"
@@ -51,10 +54,16 @@ const (
 	AnotherMoves     Reason = "AnotherMoves"
 )
 
+// The annotations of cluster-autoscaler.
+const (
+	safeToEvict        = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	safeToEvictVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+)
+
 // optOuts are the annotations of other tools that keep a pod where it is.
 var optOuts = map[string]func(value string) bool{
-	"cluster-autoscaler.kubernetes.io/safe-to-evict":     func(value string) bool { return value == "false" },
-	"karpenter.sh/do-not-disrupt":                        func(value string) bool { return value == "true" },
+	safeToEvict:                   func(value string) bool { return value == "false" },
+	"karpenter.sh/do-not-disrupt": func(value string) bool { return value == "true" },
 	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
 	// Another component moves these pods, such as KubeVirt.
 	"descheduler.alpha.kubernetes.io/request-evict-only":   func(string) bool { return true },
@@ -76,6 +85,8 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 		return Ending
 	case owner == nil || len(owner.Kind)+len(owner.Name)+len(owner.UID) > longestOwner:
 		return NoController
+	case !c.Namespaces.Selects(pod.Namespace):
+		return OtherNamespace
 	case minor.InPodGroup(pod):
 		return PodGroup
 	case hasOptedOut(pod):
@@ -102,7 +113,7 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection) bool {
 	switch by {
 	case api.LocalStorage:
-		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil || v.HostPath != nil })
+		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return keepsData(pod, &v) })
 	case api.PersistentVolumes:
 		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
@@ -120,6 +131,18 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection)
 		return controllers[owner.Kind] == nil && owner.Kind != "Job" // which is protected by Jobs
 	}
 	return false
+}
+
+// keepsData reports whether the volume loses data if the pod leaves its node. As in cluster-autoscaler, one in memory does not, and
+// the pod's annotations name others that may.
+func keepsData(pod *corev1.Pod, v *corev1.Volume) bool {
+	if v.HostPath == nil && (v.EmptyDir == nil || v.EmptyDir.Medium == corev1.StorageMediumMemory) {
+		return false
+	}
+	if names, ok := pod.Annotations[safeToEvictVolumes]; ok {
+		return !slices.Contains(strings.Split(strings.ReplaceAll(names, " ", ""), ","), v.Name)
+	}
+	return pod.Annotations[safeToEvict] != "true"
 }
 
 // isSingle reports whether the pod must stay, because its controller has so many pods.
