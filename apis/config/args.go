@@ -78,6 +78,12 @@ const NodePowerModelVariable = "NODE_POWER_MODEL"
 // Power is what a node draws at a CPU utilization in percent. It has the unit of K0 and K1.
 func (m *PowerModel) Power(percent float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*percent) }
 
+// Packs reports whether the plugin prefers used nodes, up to its target.
+func (a *TargetLoadPackingArgs) Packs() bool { return true }
+
+// Packs reports whether the plugin prefers used nodes, up to its target.
+func (a *PredictedPeakArgs) Packs() bool { return a.Strategy == StrategyPack }
+
 // PowerModels are arguments of a plugin that scores by power models.
 type PowerModels interface {
 	PowerModelOf(node string, labels map[string]string) *PowerModel

@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -25,6 +26,7 @@ import (
 
 const (
 	alone             = "rebalancer.alone"
+	byRequests        = "rebalancer.descheduler"
 	budgets           = "rebalancer.budgets"
 	readsLoad         = "rebalancer.load"
 	permissionsNeeded = "rebalancer.permissions"
@@ -33,7 +35,7 @@ const (
 // Supplier returns the checks of the rebalancer.
 func Supplier() doctor.Supplier {
 	return doctor.Supplier{
-		Group: "rebalancer", IDs: []string{alone, budgets, readsLoad, permissionsNeeded},
+		Group: "rebalancer", IDs: []string{alone, byRequests, budgets, readsLoad, permissionsNeeded},
 		Read: func(ctx context.Context, conn *cluster.Connection, f *doctor.Facts) []doctor.Check[*doctor.Facts] {
 			return read(ctx, conn, f).checks()
 		},
@@ -63,8 +65,11 @@ func (f *facts) checks() (checks []doctor.Check[*doctor.Facts]) {
 			ID: id, Needs: needs, Run: func(*doctor.Facts) []doctor.Result { return run() },
 		})
 	}
+	if results := f.checkByRequests(); len(results) > 0 {
+		add(byRequests, func() []doctor.Result { return results })
+	}
 	if f.name == "" {
-		return nil
+		return checks
 	}
 	if f.configurationErr != nil || f.configuration.Mode == api.Evict {
 		add(alone, f.unlessUnread(f.checkAlone))
@@ -89,9 +94,10 @@ func (f *facts) unlessUnread(run func() []doctor.Result) func() []doctor.Result 
 // descheduler is another program that evicts pods.
 type descheduler struct {
 	name string
-	// configMap, in namespace, holds the program's policy. rules are the loadRules that the policy enables.
+	// configMap, in namespace, holds the program's policy. rules are the loadRules that the policy enables, and byRequests the rules
+	// that compare requests in place of load.
 	namespace, configMap string
-	rules                []string
+	rules, byRequests    []string
 	err                  error
 }
 
@@ -108,14 +114,20 @@ type deschedulerPolicy struct {
 				Enabled []any `json:"enabled"`
 			} `json:"balance"`
 		} `json:"plugins"`
+		PluginConfig []struct {
+			Name string `json:"name"`
+			Args struct {
+				MetricsUtilization map[string]any `json:"metricsUtilization"`
+			} `json:"args"`
+		} `json:"pluginConfig"`
 	} `json:"profiles"`
 }
 
-// rulesOf returns the loadRules that a policy enables.
-func rulesOf(content string) (rules []string) {
+// rulesOf returns the loadRules that a policy enables, and the rules that compare requests.
+func rulesOf(content string) (rules, byRequests []string) {
 	var policy deschedulerPolicy
 	if yaml.Unmarshal([]byte(content), &policy) != nil {
-		return nil // the ConfigMap's other keys are no policies
+		return nil, nil // the ConfigMap's other keys are no policies
 	}
 	for _, p := range policy.Profiles {
 		names := []any{strings.TrimPrefix(p.Name, "Dev")} // OpenShift's profiles begin as developer previews
@@ -130,8 +142,17 @@ func rulesOf(content string) (rules []string) {
 				rules = append(rules, rule)
 			}
 		}
+		for _, rule := range []string{"LowNodeUtilization", "HighNodeUtilization"} {
+			measures := false
+			for _, c := range p.PluginConfig {
+				measures = measures || c.Name == rule && len(c.Args.MetricsUtilization) > 0
+			}
+			if slices.Contains(names, any(rule)) && !measures {
+				byRequests = append(byRequests, rule)
+			}
+		}
 	}
-	return rules
+	return rules, byRequests
 }
 
 // runsProgram reports whether a container's command has one of the file names.
@@ -151,6 +172,9 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	i := slices.IndexFunc(f.Pods, func(pod *corev1.Pod) bool {
 		return (w == nil || pod.Namespace == w.Namespace) && runsProgram(&pod.Spec, cluster.RebalancerProgram)
 	})
+	if i >= 0 || f.packs() {
+		f.readDeschedulers(ctx)
+	}
 	if i < 0 {
 		return f
 	}
@@ -167,7 +191,6 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	if !found {
 		f.configurationErr = cmp.Or(err, invalid)
 	}
-	f.readDeschedulers(ctx)
 	f.readPermissions(ctx)
 	return f
 }
@@ -193,8 +216,8 @@ func (f *facts) addDescheduler(ctx context.Context, kind string, meta metav1.Obj
 	}
 	d := descheduler{name: fmt.Sprintf("%s %s/%s", kind, meta.Namespace, meta.Name), namespace: meta.Namespace}
 	d.err = f.eachConfigMap(ctx, meta.Namespace, spec, func(name, content string) {
-		if rules := rulesOf(content); len(rules) > 0 {
-			d.configMap, d.rules = name, append(d.rules, rules...)
+		if rules, byRequests := rulesOf(content); len(rules)+len(byRequests) > 0 {
+			d.configMap, d.rules, d.byRequests = name, append(d.rules, rules...), append(d.byRequests, byRequests...)
 		}
 	})
 	f.deschedulers = append(f.deschedulers, d)
@@ -239,6 +262,32 @@ func (f *facts) checkAlone() (results []doctor.Result) {
 			doctor.OneLine(f.cronJobsErr))...)
 	case len(results) == 0:
 		return doctor.Fine("no other program moves pods by load")
+	}
+	return results
+}
+
+// packs reports whether a profile packs nodes by load.
+func (f *facts) packs() bool {
+	if f.NeedConfiguration() != nil {
+		return false
+	}
+	return slices.ContainsFunc(f.Configuration.Decoded.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool {
+		return slices.ContainsFunc(p.PluginConfig, func(c schedulerconfig.PluginConfig) bool {
+			args, ok := c.Args.(interface{ Packs() bool })
+			return ok && args.Packs()
+		})
+	})
+}
+
+// checkByRequests finds deschedulers that undo what a profile packs by load.
+func (f *facts) checkByRequests() (results []doctor.Result) {
+	for _, d := range f.deschedulers {
+		if len(d.byRequests) > 0 && f.packs() {
+			results = append(results, doctor.Warn(f.AdviseRun(cluster.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
+				"Disable the rule, or let LowNodeUtilization compare load by metricsUtilization. See the policy:"),
+				"%s moves pods by requests (%s), and a profile packs nodes by load: the two undo each other's work", d.name,
+				strings.Join(d.byRequests, ", "))...)
+		}
 	}
 	return results
 }
