@@ -93,7 +93,9 @@ serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 recordingRules: {enabled: true, labels: {release: prometheus}}
 dashboard: {enabled: true, annotations: {folder: scheduling}}
-admissionPolicy: {enabled: true}
+admissionPolicy: {enabled: true, exclude: {resources: [nvidia.com/gpu], ownerKinds: [RayCluster], expressions: ['"queue" in object.metadata.?labels.orValue({})']}}
+flowSchemas: {enabled: true}
+priorityQuota: {enabled: true}
 requestPolicy: {enabled: true}
 loadWatcher:
   enabled: true
@@ -126,8 +128,10 @@ func TestChart_RendersValidManifests(t *testing.T) {
 		absent, present []string
 	}{
 		{
-			name:   "the default values",
-			absent: []string{"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "Secret"},
+			name: "the default values",
+			absent: []string{
+				"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "Secret", "FlowSchema", "ResourceQuota",
+			},
 			present: []string{
 				"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role",
 				"RoleBinding", "Service", "ServiceAccount",
@@ -136,8 +140,10 @@ func TestChart_RendersValidManifests(t *testing.T) {
 		{name: "all features off", values: everythingOff, absent: []string{"ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "Role", "ServiceAccount"}},
 		{
 			name: "all features on", values: everythingOn,
-			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "PrometheusRule", "ServiceMonitor"},
-			absent:  []string{"Secret"},
+			present: []string{
+				"FlowSchema", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "PrometheusRule", "ResourceQuota", "ServiceMonitor",
+			},
+			absent: []string{"Secret"},
 		},
 		{name: "the admission policy alone", values: "admissionPolicy: {enabled: true}", present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
 		{name: "the service monitor alone", values: "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}", present: []string{"ServiceMonitor"}},
@@ -332,6 +338,9 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("a misspelled topology", "{target: OpenShift, openshift: {topology: {replicas: 2}}}", "/openshift/topology", "'replicas' not allowed")
 	refuses("a rebalancer that cannot see whether the scheduler runs",
 		"{rebalancer: {enabled: true}, config: {leaderElection: {leaderElect: false}}}", "config.leaderElection.leaderElect is false")
+	refuses("a rebalancer that can simulate no pod", "{rebalancer: {enabled: true}, config: {extenders: [{urlPrefix: http://gpu}]}}",
+		"the scheduler asks the extender http://gpu about all pods", "Give it managedResources in config.extenders")
+	refuses("an exclusion that is no kind", `admissionPolicy: {enabled: true, exclude: {ownerKinds: ['a"']}}`, "/admissionPolicy/exclude/ownerKinds/0")
 	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other", "config.profiles")
 	refuses("a share of no core", "shadow: {enabled: true, cpuShare: 0}", "/shadow/cpuShare")
 	refuses("a service monitor without a certificate", "serviceMonitor: {enabled: true}", "servingCertificate.secretName", "serviceMonitor.insecureSkipVerify: true")
@@ -401,6 +410,10 @@ port: null
 hostNetwork: null
 dnsPolicy: null
 terminationGracePeriodSeconds: null
+nodeSelector: null
+priorityQuota: null
+flowSchemas: null
+admissionPolicy: {exclude: null}
 podDisruptionBudget: {minAvailable: null}
 serviceMonitor: {insecureSkipVerify: null}
 openshift: {logLevel: null, topology: null}
@@ -848,6 +861,32 @@ func TestChart_PodsOptOutOfAdmissionPolicy(t *testing.T) {
 	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
 		check.Equal(t, "the label plimsoll.io/scheduler of pods of "+d.Name, corev1.DefaultSchedulerName,
 			d.Spec.Template.Labels["plimsoll.io/scheduler"])
+	}
+}
+
+// TestChart_RunsOnLinux expects the label beside those of values, in each pod.
+func TestChart_RunsOnLinux(t *testing.T) {
+	rendered := render(t, everythingOn)
+	pods := find[corev1.Pod](t, rendered, "Pod") // of helm test
+	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+		pods = append(pods, &corev1.Pod{ObjectMeta: d.ObjectMeta, Spec: d.Spec.Template.Spec})
+	}
+	if len(pods) < 5 {
+		t.Errorf("%d pods, want those of scheduler, load-watcher, shadow, rebalancer and tests", len(pods))
+	}
+	for _, pod := range pods {
+		check.Equal(t, "the node selector of "+pod.Name,
+			map[string]string{"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""}, pod.Spec.NodeSelector)
+	}
+}
+
+// TestChart_NotesShowQuota expects the value that creates a quota, unless it is set or the priority needs none.
+func TestChart_NotesShowQuota(t *testing.T) {
+	for values, want := range map[string]bool{
+		"": true, "priorityQuota: {enabled: true}": false, "priorityClassName: ''": false, "priorityClassName: high": false,
+	} {
+		check.Equal(t, "the notes show the quota with "+values, want,
+			strings.Contains(notesOf(t, "plimsoll-system", values), "--set priorityQuota.enabled=true"))
 	}
 }
 

@@ -144,7 +144,7 @@ func TestChartDefaults(t *testing.T) {
 	})
 	expect("the pod of helm test runs where the scheduler runs, and is deleted in any case",
 		"{imagePullSecrets: [{name: registry}], nodeSelector: {a: b}, tolerations: [{key: c, operator: Exists}]}",
-		[]string{"registry map[a:b] c", "before-hook-creation,hook-succeeded,hook-failed"},
+		[]string{"registry map[a:b kubernetes.io/os:linux] c", "before-hook-creation,hook-succeeded,hook-failed"},
 		func(t *testing.T, objects objectList) []string {
 			p := one[corev1.Pod](t, objects, "Pod")
 			return []string{

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -24,17 +25,29 @@ const requestPolicy = "requestPolicy: {enabled: true}"
 func admits(t *testing.T) func(pod *corev1.Pod) (bool, error) {
 	t.Helper()
 	spec := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, render(t, requestPolicy), "ValidatingAdmissionPolicy").Spec
+	var expressions []string
+	for _, v := range spec.Validations {
+		expressions = append(expressions, v.Expression)
+	}
+	return evaluator(t, spec.Variables, expressions)
+}
+
+// evaluator returns a function that reports whether all expressions are true for a pod, as the API server does.
+func evaluator(
+	t *testing.T, variables []admissionregistrationv1.Variable, expressions []string,
+) func(pod *corev1.Pod) (bool, error) {
+	t.Helper()
 	compiler := check.Value(plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())))(t)
 	declared := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
-	for _, v := range spec.Variables {
+	for _, v := range variables {
 		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declared, environment.StoredExpressions)
 		if result.Error != nil {
 			t.Fatal(result.Error)
 		}
 	}
 	var conditions []plugincel.ExpressionAccessor
-	for _, v := range spec.Validations {
-		conditions = append(conditions, &validating.ValidationCondition{Expression: v.Expression})
+	for _, expression := range expressions {
+		conditions = append(conditions, &validating.ValidationCondition{Expression: expression})
 	}
 	condition := compiler.CompileCondition(conditions, declared, environment.StoredExpressions)
 	for _, err := range condition.CompilationErrors() {
@@ -138,6 +151,45 @@ func TestRequestPolicy_Cost(t *testing.T) {
 	}
 	if got, err := admits(t)(pod); err != nil || !got {
 		t.Errorf("admitted: %v, %v, want true", got, err)
+	}
+}
+
+// Excluded pods keep their scheduler: a condition of the admission policy is false for them.
+func TestAdmissionPolicy_Exclude(t *testing.T) {
+	policy := one[admissionregistrationv1.MutatingAdmissionPolicy](t, render(t, `admissionPolicy:
+  enabled: true
+  exclude:
+    resources: [nvidia.com/gpu, example.com/fpga]
+    ownerKinds: [RayCluster, Cluster]
+    expressions: ['"queue" in object.metadata.?labels.orValue({})', 'object.spec.?hostNetwork.orValue(false)']`), "MutatingAdmissionPolicy")
+	var expressions []string
+	for _, c := range policy.Spec.MatchConditions {
+		expressions = append(expressions, c.Expression)
+	}
+	matches := evaluator(t, nil, expressions)
+	asks := func(name corev1.ResourceName) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse("1")}}
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"a plain pod":           {func(*corev1.Pod) {}, true},
+		"of a scheduler":        {func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }, false},
+		"a GPU":                 {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("nvidia.com/gpu") }, false},
+		"an FPGA at first":      {func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Resources: asks("example.com/fpga")}} }, false},
+		"cpu":                   {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("cpu") }, true},
+		"of Ray":                {func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "RayCluster"}} }, false},
+		"of a ReplicaSet":       {func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet"}} }, true},
+		"with the label":        {func(p *corev1.Pod) { p.Labels = map[string]string{"queue": "a"} }, false},
+		"with another label":    {func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a"} }, true},
+		"in the host's network": {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, false},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "default-scheduler", Containers: []corev1.Container{{Name: "c"}}}}
+		tt.change(pod)
+		if got, err := matches(pod); err != nil || got != tt.want {
+			t.Errorf("%s: the policy matches: %v, %v, want %v", name, got, err, tt.want)
+		}
 	}
 }
 

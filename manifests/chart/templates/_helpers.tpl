@@ -19,6 +19,11 @@ release's namespace, so that two releases of one name share no object. Names of 
 {{- last . }}.{{ (first .).Release.Namespace }}
 {{- end -}}
 
+{{- /* The image is for Linux, and clusters may have Windows nodes. */ -}}
+{{- define "plimsoll.nodeSelector" -}}
+{{- merge (dict) (.Values.nodeSelector | default dict) (dict "kubernetes.io/os" "linux") | toYaml -}}
+{{- end -}}
+
 {{- define "plimsoll.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (ternary (include "plimsoll.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end -}}
