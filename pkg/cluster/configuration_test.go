@@ -118,6 +118,10 @@ func write(t *testing.T, file, content string) {
 func TestConfiguration_OfTheChart(t *testing.T) {
 	d, others := deployment("plimsoll-system", "plimsoll")
 	d.Labels["app.kubernetes.io/name"] = "named-by-nameOverride"
+	d.Status.Conditions = []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "enough"},
+		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "insufficient quota"},
+	}
 	impostor, theirs := deployment("tenant", "evil")
 	volcano, ofVolcano := deployment("volcano-system", "volcano") // a scheduler of another chart
 	volcano.Labels["helm.sh/chart"] = "volcano-1.13.0"
@@ -138,6 +142,7 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 		t.Errorf("workload %+v, want one of release plimsoll", w)
 	}
 	w := found.Workload
+	check.Equal(t, "why pods could not be created", "insufficient quota", w.Failure())
 	if w.Container != "kube-scheduler" || w.Image != "plimsoll:v1" || w.ServiceAccount != "plimsoll" ||
 		!slices.Equal(w.Pods, []string{"plimsoll-1"}) {
 		t.Errorf("workload %+v", w)

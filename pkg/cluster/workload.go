@@ -89,6 +89,18 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 // String names the workload, such as "Deployment plimsoll-system/plimsoll".
 func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
 
+// Failure says why pods of the Deployment could not be created, such as an API server's refusal; empty if they could.
+func (w *Workload) Failure() string {
+	if w.deployment != nil {
+		for _, c := range w.deployment.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				return c.Message
+			}
+		}
+	}
+	return ""
+}
+
 // User returns the user name of the workload's account.
 func (w *Workload) User() string {
 	if w.ServiceAccount == "" {

@@ -234,6 +234,19 @@ func TestDoctor_Scheduler(t *testing.T) {
 	}
 	d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
 	must(t, err)
+	d.Status.Conditions = []appsv1.DeploymentCondition{{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate",
+		Message: "insufficient quota to match these scopes: [{PriorityClass In [system-cluster-critical]}]",
+	}}
+	d, err = shared.Client.AppsV1().Deployments(installed).UpdateStatus(t.Context(), d, metav1.UpdateOptions{})
+	must(t, err)
+	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.ready", doctor.Error, "0 of 2 pods", "insufficient quota to match these scopes")
+	if fix := advice[0].Text + advice[0].Command; !strings.Contains(fix, "priorityQuota.enabled=true") {
+		t.Errorf("%s, want the value that creates a quota", fix)
+	}
+	d.Status.Conditions = nil
+	d, err = shared.Client.AppsV1().Deployments(installed).UpdateStatus(t.Context(), d, metav1.UpdateOptions{})
+	must(t, err)
 	host, err := os.Hostname()
 	must(t, err)
 	// The scheduler's name in its Lease is that of the machine instead of its pod.

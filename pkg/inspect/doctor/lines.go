@@ -47,9 +47,8 @@ func (f *Facts) checkAnnotations() []Result {
 		if len(l.invalid) == 0 {
 			return nil
 		}
-		command := cluster.Kubectl("annotate", "--overwrite", "node", l.invalid[0], l.annotation+"=cpu=70")
-		return Warn(
-			f.AdviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
+		return Warn(f.AdviseRun(cluster.Kubectl("annotate", "--overwrite", "node", l.invalid[0], l.annotation+"=cpu=70"),
+			"The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),
 			l.problem)
 	})

@@ -55,6 +55,7 @@ func (f *Facts) checkReady() []Result {
 	if ready > 0 && ready == wanted {
 		return Fine("%s", message)
 	}
+	message = strings.TrimSuffix(message+"; "+text.Excerpt(w.Failure()), "; ")
 	advice := f.adviseNoPods(w)
 	if unready != nil {
 		advice = append(f.AdviseRun(cluster.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
@@ -69,9 +70,12 @@ func (f *Facts) checkReady() []Result {
 }
 
 func (f *Facts) adviseNoPods(w *cluster.Workload) []Advice {
-	if w.Replicas != nil && *w.Replicas == 0 {
+	switch {
+	case w.Replicas != nil && *w.Replicas == 0:
 		return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"),
 			"It has 0 replicas. Start it:")
+	case strings.Contains(w.Failure(), "insufficient quota to match these scopes"):
+		return f.adviseValues("Create a ResourceQuota for the pods' priority class", "priorityQuota.enabled=true")
 	}
 	return f.AdviseRun(cluster.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
@@ -82,12 +86,11 @@ func (f *Facts) checkRestarted() []Result {
 	if w == nil || f.Configuration.Changed.IsZero() {
 		return nil
 	}
-	const slack = 2 * time.Second // clocks differ, and times are in seconds
 	var stale []string
 	for _, pod := range f.Pods {
 		for _, c := range pod.Status.ContainerStatuses {
 			if pod.Namespace == w.Namespace && slices.Contains(w.Pods, pod.Name) && c.Name == w.Container && c.State.Running != nil &&
-				c.State.Running.StartedAt.Add(slack).Before(f.Configuration.Changed) {
+				c.State.Running.StartedAt.Add(2*time.Second).Before(f.Configuration.Changed) { // clocks differ, and times are in seconds
 				stale = append(stale, pod.Name)
 			}
 		}
