@@ -119,8 +119,8 @@ type shape struct {
 	tolerations []corev1.Toleration
 }
 
-// usableNodes returns whether the pods that may move can use a node at all: it is no virtual node and not cordoned, and one of the
-// pods tolerates it and selects it.
+// usableNodes returns whether the pods that may move can use a node at all. Such a node is no virtual node and not cordoned, and one
+// of the pods tolerates and selects it.
 func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 	plain := shape{nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{}), nil}
 	type template struct {
