@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/common/config"
+	"github.com/prometheus/sigv4"
+	"go.yaml.in/yaml/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -38,19 +40,28 @@ func (s *Secret) Read() (string, error) {
 // quoted matches the values that the library's errors quote. They may be secrets.
 var quoted = regexp.MustCompile("(?s)`.*`" + `|'[^']*'|"(\\.|[^"\\])*"`)
 
+// Configuration is what a file has: the library's fields, and beside them sigv4, as in Prometheus' remote_write.
+type Configuration struct {
+	HTTP  config.HTTPClientConfig `yaml:",inline"`
+	SigV4 *sigv4.SigV4Config      `yaml:"sigv4"`
+}
+
 // Read returns the configuration in a file with its secrets and files. It fails if these cannot be read.
-func Read(file string) (*config.HTTPClientConfig, []Secret, error) {
+func Read(file string) (*Configuration, []Secret, error) {
 	content, err := boundedfile.ReadConfiguration(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := config.LoadHTTPConfig(string(content))
+	c := &Configuration{HTTP: config.DefaultHTTPClientConfig}
+	if err = yaml.UnmarshalStrict(content, c); err == nil {
+		err = c.validate()
+	}
 	if err != nil {
 		return nil, nil, errors.New(text.Excerpt(quoted.ReplaceAllString(err.Error(), "…")))
 	}
-	c.SetDirectory(filepath.Dir(file))
-	if c.OAuth2 != nil { // the library forgets this file
-		c.OAuth2.ClientCertificateKeyFile = config.JoinDir(filepath.Dir(file), c.OAuth2.ClientCertificateKeyFile)
+	c.HTTP.SetDirectory(filepath.Dir(file))
+	if c.HTTP.OAuth2 != nil { // the library forgets this file
+		c.HTTP.OAuth2.ClientCertificateKeyFile = config.JoinDir(filepath.Dir(file), c.HTTP.OAuth2.ClientCertificateKeyFile)
 	}
 	secrets := secretsIn("", reflect.ValueOf(c))
 	for i := range secrets {
@@ -58,8 +69,16 @@ func Read(file string) (*config.HTTPClientConfig, []Secret, error) {
 			return nil, nil, err
 		}
 	}
-	_, err = config.NewRoundTripperFromConfig(*c, "plimsoll") // reads the certificates
+	_, err = config.NewRoundTripperFromConfig(c.HTTP, "plimsoll") // reads the certificates
 	return c, secrets, err
+}
+
+func (c *Configuration) validate() error {
+	err := c.HTTP.Validate()
+	if err == nil && c.SigV4 != nil && (c.HTTP.BasicAuth != nil || c.HTTP.OAuth2 != nil || c.HTTP.Authorization != nil) {
+		return errors.New("at most one of sigv4, basic_auth, oauth2, authorization and bearer_token must be configured")
+	}
+	return err
 }
 
 // secretsIn returns the secrets and the files in a part of the library's configuration.

@@ -43,7 +43,7 @@ func TestRead(t *testing.T) {
 	write("ca.crt", string(certificate))
 	c, secrets, err := Read(write("config.yaml", everything))
 	check.OK(t, err)
-	check.Equal(t, "redirects", true, c.FollowRedirects)
+	check.Equal(t, "redirects", true, c.HTTP.FollowRedirects)
 	var got []string
 	for _, s := range secrets {
 		value, err := s.Read()
@@ -92,6 +92,10 @@ func TestRead_Refuses(t *testing.T) {
 		"tls_config: {cert_file: absent, key_file: absent}":                     "absent: no such file",
 		"tls_config: {cert: hunter2, key: hunter2}":                             "unable to use specified client cert",
 		"tls_config: {ca: hunter2}":                                             "unable to use specified CA cert",
+		"sigv4: {access_key: hunter2}":                                          "Secret Key",
+		"sigv4: {external_id: hunter2}":                                         "external_id can only be used with role_arn",
+		"sigv4: {regin: hunter2}":                                               "regin not found",
+		"{sigv4: {}, bearer_token: hunter2}":                                    "at most one of sigv4",
 	} {
 		_, _, err := Read(check.File(t, "config.yaml", content))
 		check.Error(t, err, want)

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,7 @@ func TestHTTPConfigFile_HidesSecrets(t *testing.T) {
 		"file":   "basic_auth: {username: plimsoll, password_file: password}",
 		"bearer": "authorization: {credentials: '" + password + "'}",
 		"header": "http_headers: {X-Api-Key: {secrets: ['" + password + "']}}",
+		"sigv4":  "sigv4: {region: eu-west-1, access_key: plimsoll, secret_key: '" + password + "'}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := ""
@@ -136,6 +138,38 @@ func TestHTTPConfigFile_HidesSecrets(t *testing.T) {
 				t.Error("no secret was sent")
 			}
 		})
+	}
+}
+
+// TestHTTPConfigFile_SigV4 looks for credentials only with a request, again after a failure.
+func TestHTTPConfigFile_SigV4(t *testing.T) {
+	const token = "s3ssion-t0ken"
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("HOME", t.TempDir())
+	var sent http.Header
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Header.Clone()
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprint(w, "got ", sent.Get("Authorization"), " ", sent.Get("X-Amz-Security-Token"))
+	})
+	signed := func(key string) *regexp.Regexp {
+		return regexp.MustCompile("^AWS4-HMAC-SHA256 Credential=" + key + `/\d{8}/eu-west-1/aps/aws4_request, ` +
+			"SignedHeaders=[a-z0-9;-]*host[a-z0-9;-]*, Signature=[0-9a-f]{64}$")
+	}
+	keys := newClient(t, Config{HTTPConfigFile: configFile(t, "sigv4: {region: eu-west-1, access_key: FILE, secret_key: s3cret-key}")})
+	chain := newClient(t, Config{HTTPConfigFile: configFile(t, "sigv4: {region: eu-west-1}")})
+	check.Error(t, errorOf(t, keys, server.URL), "403", `"got AWS4-HMAC-SHA256 …"`, "the credentials in httpConfigFile")
+	if got := sent.Get("Authorization"); !signed("FILE").MatchString(got) {
+		t.Errorf("signed by %q", got)
+	}
+	_, err := get(t, chain, server.URL)
+	check.Error(t, err, "sigv4 in httpConfigFile: ", "credentials")
+	t.Setenv("AWS_ACCESS_KEY_ID", "CHAIN")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret-key")
+	t.Setenv("AWS_SESSION_TOKEN", token)
+	check.Error(t, errorOf(t, chain, server.URL), `"got AWS4-HMAC-SHA256 … …"`)
+	if got := sent.Get("Authorization"); !signed("CHAIN").MatchString(got) || sent.Get("X-Amz-Security-Token") != token {
+		t.Errorf("signed by %q with token %q", got, sent.Get("X-Amz-Security-Token"))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/config"
+	"github.com/prometheus/sigv4"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/httpconfig"
@@ -24,10 +25,11 @@ import (
 
 // useConfigFile sets what follows from the HTTPConfigFile. The library reads the files that it names again when they change.
 func (c *Client) useConfigFile(cfg Config) error {
-	library, secrets, err := httpconfig.Read(cfg.HTTPConfigFile)
+	read, secrets, err := httpconfig.Read(cfg.HTTPConfigFile)
 	if err != nil {
 		return err
 	}
+	library := &read.HTTP
 	for _, secret := range secrets {
 		c.credentials = append(c.credentials, &credential{Secret: secret})
 	}
@@ -44,7 +46,37 @@ func (c *Client) useConfigFile(cfg Config) error {
 	}
 	c.client.Transport, err = config.NewRoundTripperFromConfig(
 		*library, "plimsoll", config.WithKeepAlivesDisabled(), config.WithDialContextFunc(dial))
+	if read.SigV4 != nil && err == nil {
+		c.client.Transport = &signer{config: read.SigV4, next: c.client.Transport}
+	}
 	return err
+}
+
+// signer signs requests by AWS' SigV4. It looks for credentials with the first request, as the library does so over the network.
+type signer struct {
+	config *sigv4.SigV4Config
+	next   http.RoundTripper
+
+	mu      sync.Mutex
+	signing http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
+	signing, err := s.find(req.Context())
+	if err != nil {
+		return nil, fmt.Errorf("sigv4 in httpConfigFile: %w", err)
+	}
+	return signing.RoundTrip(req)
+}
+
+func (s *signer) find(ctx context.Context) (_ http.RoundTripper, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.signing == nil {
+		s.signing, err = sigv4.NewSigV4RoundTripper(s.config, s.next, sigv4.WithContext(ctx))
+	}
+	return s.signing, err
 }
 
 // newTransport returns a transport that verifies certificates as configured. The transport reloads CA files that have changed.
@@ -164,9 +196,12 @@ func (s *secrets) add(value string) {
 
 // wroteHeader adds the credentials of a header that was sent, such as a token that the library fetched.
 func (s *secrets) wroteHeader(name string, values []string) {
-	if strings.EqualFold(name, "Authorization") {
+	switch strings.ToLower(name) {
+	case "authorization":
 		_, value, _ := strings.Cut(strings.Join(values, ""), " ")
 		s.add(value)
+	case "x-amz-security-token":
+		s.add(strings.Join(values, ""))
 	}
 }
 
