@@ -96,11 +96,15 @@ const (
 	ClampedFromTheFuture Rejection = "FromTheFuture"
 	// PartialResponse is a response that lacks data of the server, in the server's words. What it has is used.
 	PartialResponse Rejection = "PartialResponse"
+	// IncompleteResponse is a response that silently lacks many nodes or pods. What it has is used.
+	IncompleteResponse Rejection = "IncompleteResponse"
 )
 
 // Rejections returns all reasons, without Accepted.
 func Rejections() []Rejection {
-	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity, ClampedFromTheFuture, PartialResponse}
+	return []Rejection{
+		RejectedNotANumber, RejectedNegative, ClampedAboveCapacity, ClampedFromTheFuture, PartialResponse, IncompleteResponse,
+	}
 }
 
 // Checked returns the usable statistic, and the reason if it differs from s. An impossible mean makes the whole statistic unknown.

@@ -2,6 +2,7 @@ package refresh
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	// A period of the history takes eight queries, one after the other. Its length changes until it takes at most periodTime, or has
+	// A period of the history takes nine queries, one after the other. Its length changes until it takes at most periodTime, or has
 	// one look. The three of cpu cost the most, and the same. So each query takes the source less than two seconds, unless one look
 	// takes more.
 	shortestPeriod, longestPeriod = 10 * time.Minute, 6 * time.Hour
@@ -47,6 +48,9 @@ type backfill struct {
 	total time.Duration
 	// attempts counts failures at the shortest length.
 	attempts int
+	// absent is the share of the pods that are missing, and incomplete says so, if the history is read without them.
+	absent     float64
+	incomplete error
 }
 
 // newBackfill returns the missing history before end.
@@ -115,7 +119,21 @@ func (b *backfill) read() float64 {
 func (b *backfill) next() source.Period {
 	newest, step := b.missing[0], b.step()
 	remaining := newest.End.Sub(newest.Begin)
-	return source.Period{End: newest.End, Length: min(max(b.length, step), remaining), Step: min(step, remaining)}
+	return source.Period{End: newest.End, Length: min(max(b.length, step), remaining), Step: min(step, remaining), Missing: b.absent}
+}
+
+// accept accepts that pods are missing, if that is the error, and more than before.
+func (b *backfill) accept(err error) bool {
+	incomplete, ok := errors.AsType[*source.IncompleteError](err)
+	if !ok {
+		return false
+	}
+	absent := 1 - float64(incomplete.Has)/float64(incomplete.Expected)
+	if absent <= b.absent {
+		return false
+	}
+	b.absent, b.incomplete, b.attempts = absent, err, 0
+	return true
 }
 
 // done takes the period out of what is missing. It took a time until now.
@@ -190,10 +208,13 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 	now := w.Clock.Now()
 	defer w.reportPast()
 	if w.historyErr = err; err != nil {
-		if w.past.failed(now.Sub(began), now) {
+		switch givesUp := w.past.failed(now.Sub(began), now); {
+		case givesUp && w.past.accept(err):
+			logger.Info("The history of workloads is read without the pods that are missing", "err", err, "before", p.End)
+		case givesUp:
 			logger.Error(err, "The history of workloads cannot be read and is left out", "before", p.End, "read", w.past.read())
 			w.past.givenUp = true
-		} else {
+		default:
 			logger.Info("The history of workloads cannot be read yet", "err", err, "before", p.End)
 		}
 		return false

@@ -74,7 +74,8 @@ func NewMetrics(registry Registry) *Metrics {
 		}, []string{"source"}),
 		rejected: counter("plimsoll_rejected_samples_total", "Measured values that were rejected: not a number (NotANumber), Negative, "+
 			"above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now "+
-			"(FromTheFuture). Also responses that lack data of the server (PartialResponse).", "source", "reason"),
+			"(FromTheFuture). Also responses that lack data, as the server says (PartialResponse) or as many missing nodes or pods show "+
+			"(IncompleteResponse).", "source", "reason"),
 		panics: counter(PanicsTotal,
 			"Refreshes that ended in a panic, which is in the log. What was read before stays in use.", "source"),
 		unmatched: gauge("plimsoll_unmatched_series", "Series of the last refresh that belong to no node of the cluster.", "source"),

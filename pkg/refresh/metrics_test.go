@@ -3,6 +3,7 @@ package refresh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -96,10 +97,11 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 # TYPE plimsoll_refresh_total counter
 plimsoll_refresh_total{result="Error",source="fake"} 1
 plimsoll_refresh_total{result="Success",source="fake"} 2
-# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture). Also responses that lack data of the server (PartialResponse).
+# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture). Also responses that lack data, as the server says (PartialResponse) or as many missing nodes or pods show (IncompleteResponse).
 # TYPE plimsoll_rejected_samples_total counter
 plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
 plimsoll_rejected_samples_total{reason="FromTheFuture",source="fake"} 0
+plimsoll_rejected_samples_total{reason="IncompleteResponse",source="fake"} 0
 plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
 plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
 plimsoll_rejected_samples_total{reason="PartialResponse",source="fake"} 0
@@ -107,6 +109,44 @@ plimsoll_rejected_samples_total{reason="PartialResponse",source="fake"} 0
 # TYPE plimsoll_unmatched_series gauge
 plimsoll_unmatched_series{source="fake"} 4
 `, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series", "plimsoll_contested_nodes")
+}
+
+// A response lacks more than a tenth of the nodes that were measured, and that are still there.
+func TestMetrics_IncompleteResponse(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, again, nodes int
+		after                time.Duration
+		want                 float64
+	}{
+		"half of the nodes":              {20, 10, 20, time.Minute, 1},
+		"three of twenty":                {20, 17, 20, time.Minute, 1},
+		"two of twenty":                  {20, 18, 20, time.Minute, 0},
+		"one of three":                   {3, 2, 3, time.Minute, 0},
+		"two of three":                   {3, 1, 3, time.Minute, 1},
+		"nodes that left":                {20, 10, 10, time.Minute, 0},
+		"nodes whose load is too old":    {20, 10, 20, trust.MaxAge + time.Second, 0},
+		"more nodes than were there ago": {10, 20, 20, time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			names := make([]string, 20)
+			for i := range names {
+				names[i] = fmt.Sprint("node-", i)
+			}
+			w, src, clock := newTestWatcher(names[:tt.nodes]...)
+			for _, n := range []int{tt.before, tt.again} {
+				var samples []load.Sample
+				for _, name := range names[:n] {
+					samples = append(samples, load.Sample{Node: name, Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.5)}})
+				}
+				src.respond(samples...)
+				check.OK(t, w.Refresh(t.Context()))
+				clock.Step(tt.after)
+			}
+			got, err := testutil.GetCounterMetricValue(w.metrics.rejected.WithLabelValues("fake", string(load.IncompleteResponse)))
+			check.OK(t, err)
+			check.Equal(t, "incomplete responses", tt.want, got)
+		})
+	}
 }
 
 // The first refresh has load, the second panics in a goroutine, a second of backoff later the third has load again.

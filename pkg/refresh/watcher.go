@@ -267,6 +267,9 @@ func (w *Watcher) Refresh(ctx context.Context) (err error) {
 func (w *Watcher) storeLoad(batch *source.Batch, requirements load.Requirements, oldest, now time.Time) {
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	w.metrics.contested.WithLabelValues(w.label).Set(float64(len(batch.Contested)))
+	if source.IsIncomplete(w.measuredAgain(batch, oldest)) {
+		w.metrics.countRejected(w.label, source.Rejected{load.IncompleteResponse: 1})
+	}
 	for _, c := range batch.Contested {
 		delete(w.histories, c.Node) // neither the last load nor either of the two counts
 	}
@@ -277,6 +280,30 @@ func (w *Watcher) storeLoad(batch *source.Batch, requirements load.Requirements,
 		newest, lastRead := h.times()
 		return newest.Before(oldest) && lastRead.Before(now)
 	})
+}
+
+// measuredAgain counts the nodes that were measured since oldest, and those of them that the batch has.
+func (w *Watcher) measuredAgain(batch *source.Batch, oldest time.Time) (has, expected int) {
+	measured := make(map[string]bool, len(w.histories))
+	for i := range batch.Samples {
+		measured[batch.Samples[i].Node] = true
+	}
+	for _, c := range batch.Contested {
+		measured[c.Node] = true
+	}
+	for _, name := range w.nodes.Names() {
+		h, ok := w.histories[name]
+		if !ok {
+			continue
+		}
+		if newest, _ := h.times(); newest.Before(oldest) {
+			continue
+		}
+		if expected++; measured[name] {
+			has++
+		}
+	}
+	return has, expected
 }
 
 // failureLog logs when what is done repeatedly starts to fail or to succeed, at a limited rate.

@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ type WorkloadWatcher struct {
 	past                      backfill
 	historyErr, unmeasuredErr error // see WorkloadOutcome
 	failures                  failureLog
-	// unmeasured logs that most pods have no measured usage.
+	// unmeasured logs that many pods have no measured usage.
 	unmeasured failureLog
 }
 
@@ -83,7 +84,7 @@ type WorkloadOutcome struct {
 	Took  time.Duration
 	Err   error
 	// HistoryErr is why a part of the history has not been read. UnmeasuredErr is why usages are missing although the refresh
-	// succeeded: a resource could not be read, or most pods have no measured usage.
+	// succeeded: a resource could not be read, or many pods have no measured usage.
 	HistoryErr, UnmeasuredErr error
 	// PastRatio is the part of the history that was read.
 	PastRatio float64
@@ -99,14 +100,14 @@ func (w *WorkloadWatcher) Outcome() WorkloadOutcome {
 
 // tell publishes the outcome of a refresh that began at began.
 func (w *WorkloadWatcher) tell(began time.Time, err error) {
-	w.outcome.Store(&WorkloadOutcome{began, w.Clock.Since(began), err, w.historyErr, w.unmeasuredErr, w.past.read()})
+	w.outcome.Store(&WorkloadOutcome{began, w.Clock.Since(began), err, cmp.Or(w.historyErr, w.past.incomplete), w.unmeasuredErr, w.past.read()})
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 	return &WorkloadWatcher{
 		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
-		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
+		unmeasured: failureLog{what: "The usage of many pods", done: "read"},
 	}
 }
 
@@ -178,15 +179,16 @@ func (w *WorkloadWatcher) Refresh(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// readFor reads periods of the history one after the other, until a time has passed or one fails.
+// readFor reads periods of the history one after the other, until a time has passed or one fails. Nothing waits for
+// pods that are missing.
 func (w *WorkloadWatcher) readFor(ctx context.Context, history source.WorkloadHistory, most time.Duration) {
 	for began := w.Clock.Now(); w.past.remains(); {
 		if w.Clock.Since(began) >= most {
 			w.historyErr = fmt.Errorf("only %.0f %% of the past was read, as a refresh takes at most %s for it", 100*w.past.read(), most)
-			return
+			break
 		}
-		if !w.readPeriod(ctx, history) {
-			return
+		if !w.readPeriod(ctx, history) && !w.past.accept(w.historyErr) {
+			break
 		}
 	}
 }
@@ -281,7 +283,7 @@ func (w *WorkloadWatcher) leftOut() error {
 }
 
 // reportMeasured reports how many of the settled pods have a measured usage, of each resource that could be read.
-// It returns an error if most have none.
+// It returns an error if many have none.
 func (w *WorkloadWatcher) reportMeasured(
 	ctx context.Context, pods []*corev1.Pod, t *tally, failed [load.ResourceCount]error,
 ) (few error) {
@@ -298,7 +300,8 @@ func (w *WorkloadWatcher) reportMeasured(
 		}
 		share := min(float64(t.settled[r])/float64(settled), 1)
 		w.Metrics.measured.WithLabelValues(w.Label, r.String()).Set(share)
-		if share < 0.5 {
+		if source.IsIncomplete(t.settled[r], settled) {
+			w.Metrics.countRejected(w.Label, source.Rejected{load.IncompleteResponse: 1})
 			few = errors.Join(few, fmt.Errorf("%d of %d pods that have run for %s have a %s usage%s: check that %s reads the kubelet of "+
 				"each node", t.settled[r], settled, settledAfter, r, without(nodes.Difference(t.nodes[r])), w.Source.Name()))
 		}

@@ -622,6 +622,41 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 	givenUp(0)
 }
 
+// TestWorkloads_HistoryIsIncomplete has a source without 9 of 34 pods. The third attempt is read without them, and the rest at once.
+// A refresh on demand does not wait.
+func TestWorkloads_HistoryIsIncomplete(t *testing.T) {
+	src := &fakeHistory{}
+	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
+		if p.Missing == 0 {
+			return nil, &source.IncompleteError{Has: 25, Expected: 34}
+		}
+		return []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}, nil
+	}
+	for _, onDemand := range []bool{false, true} {
+		c := newPodCluster(t, src, "")
+		src.asked = nil
+		_, ctx := ktesting.NewTestContext(t)
+		var read []float64
+		for range 5 {
+			if c.clock.Step(WorkloadInterval); onDemand {
+				check.OK(t, c.Refresh(ctx))
+			} else {
+				check.OK(t, c.refreshDue(ctx))
+			}
+			read = append(read, math.Round(100*c.past.read())/100)
+		}
+		want := []float64{0, 0, 0, 0.01, 0.02} // 10 and 20 minutes of a day
+		if onDemand {
+			want = []float64{1, 1, 1, 1, 1}
+		}
+		check.Equal(t, "the share of the past", want, read)
+		if err := c.Outcome().HistoryErr; err == nil || !strings.Contains(err.Error(), "25 of 34 pods") {
+			t.Errorf("error %v, want the numbers of pods", err)
+		}
+		wantGauge(t, c.Metrics.givenUp.WithLabelValues("fake"), 0)
+	}
+}
+
 // TestWorkloads_RefreshReadsForAWhile has a source that takes 4 s for each period, however short.
 func TestWorkloads_RefreshReadsForAWhile(t *testing.T) {
 	src := &fakeHistory{}
@@ -814,8 +849,8 @@ func TestWorkloads_UnmeasuredErr(t *testing.T) {
 	}
 }
 
-// TestWorkloads_MostPodsUnmeasured measures two of four pods, then one, and a pod that began nine minutes ago.
-func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
+// TestWorkloads_ManyPodsUnmeasured measures three of four pods, then one, and a pod that began nine minutes ago.
+func TestWorkloads_ManyPodsUnmeasured(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")
 	usages := map[string]float64{"shop/young-aaaaa": 1}
@@ -834,9 +869,9 @@ func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 		ratio  float64
 		logged string
 	}{
-		{"two of four", []string{"shop/a2-aaaaa", "shop/a3-aaaaa"}, 0.5, ""},
+		{"three of four", []string{"shop/a3-aaaaa"}, 0.75, ""},
 		// n1 has the measured pod a0. a2 is on n3, and a3 on n2.
-		{"one of five", []string{"shop/a1-aaaaa"}, 0.2, "1 of 5 pods that have run for 10m0s have a cpu usage, and none on 2 nodes, such as n2: " +
+		{"one of five", []string{"shop/a1-aaaaa", "shop/a2-aaaaa"}, 0.2, "1 of 5 pods that have run for 10m0s have a cpu usage, and none on 2 nodes, such as n2: " +
 			"check that fake reads the kubelet of each node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -852,8 +887,11 @@ func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 			check.OK(t, c.Refresh(klog.NewContext(t.Context(), logger)))
 			wantGauge(t, c.Metrics.measured.WithLabelValues("fake", "cpu"), tt.ratio)
+			incomplete, err := testutil.GetCounterMetricValue(c.Metrics.rejected.WithLabelValues("fake", string(load.IncompleteResponse)))
+			check.OK(t, err)
+			check.Equal(t, "an incomplete response", tt.logged != "", incomplete == 1)
 			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-			if got := strings.Contains(log, "The usage of most pods cannot be read"); got != (tt.logged != "") || !strings.Contains(log, tt.logged) {
+			if got := strings.Contains(log, "The usage of many pods cannot be read"); got != (tt.logged != "") || !strings.Contains(log, tt.logged) {
 				t.Errorf("logged %q, want %q", log, tt.logged)
 			}
 			want := "no series" // of memory

@@ -75,6 +75,20 @@ func (r Rejected) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// IsIncomplete reports whether a response lacks many of the nodes or pods that it should have: more than a tenth, and more than one
+// of several. A server that joins others, such as Thanos, can silently lose one of them.
+func IsIncomplete(has, expected int) bool {
+	lost := expected - has
+	return 10*lost > expected && (lost > 1 || has <= 0)
+}
+
+// IncompleteError says that a response about the past lacks many pods.
+type IncompleteError struct{ Has, Expected int }
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("the response has %d of %d pods that ran then: see whether a store of the server is down", e.Has, e.Expected)
+}
+
 // Batch is the result of one refresh.
 type Batch struct {
 	// Rejected counts the numbers that the source left out, also where Fetch failed.
@@ -122,7 +136,7 @@ type WorkloadHistory interface {
 	PodSource
 	// FetchHistory calls visit with the usage of each workload's pods in the period. If there are more than maxWorkloads, it does so
 	// for those with the most usage of the resource.
-	// After an error, these usages must not be used.
+	// After an error, these usages must not be used. It is an *IncompleteError if many pods are missing.
 	FetchHistory(ctx context.Context, p Period, maxWorkloads int, visit func(*WorkloadUsage)) error
 }
 
@@ -145,6 +159,8 @@ type CheckedPods interface {
 type Period struct {
 	End          time.Time
 	Length, Step time.Duration
+	// Missing is the share of the pods that may be missing, beside those of IsIncomplete.
+	Missing float64
 }
 
 // WorkloadUsage is the usage of one resource by a workload's pods, on average over a Period.

@@ -185,7 +185,7 @@ func (f *Facts) checkStatistics() []Result {
 	})
 }
 
-// checkPods checks that the sources measure the usage of most pods.
+// checkPods checks that the sources measure the usage of nearly all pods.
 func (f *Facts) checkPods() []Result {
 	return each(f.statistics, func(s cluster.Statistics) []Result {
 		advice := f.AdviseRun(cluster.Kubectl("top", "pods", "--all-namespaces"),
@@ -200,7 +200,7 @@ func (f *Facts) checkPods() []Result {
 		case s.UnmeasuredErr != nil:
 			return Warn(advice, "%s: %s", s.Label, OneLine(s.UnmeasuredErr))
 		}
-		return Fine("%s: at least half of the pods are measured", s.Label)
+		return Fine("%s: nearly all pods are measured, or all", s.Label)
 	})
 }
 

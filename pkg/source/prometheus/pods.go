@@ -86,7 +86,7 @@ func (s *PodSource) Close() error {
 
 // FetchPods implements source.PodSource. It sends two queries, and a few more to select the series.
 func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.PodUsage)) (failed [load.ResourceCount]error) {
-	in := s.running()
+	in := s.running(time.Time{})
 	s.fetches++
 	if err := s.detect(ctx, in); err != nil {
 		return [load.ResourceCount]error{err, err}
@@ -123,15 +123,16 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 	return failed
 }
 
-// running counts the running pods of each namespace; nil without a lister.
-func (s *PodSource) running() map[string]int {
+// running counts the running pods of each namespace that started before a time; nil without a lister. A zero time counts all.
+func (s *PodSource) running(before time.Time) map[string]int {
 	if s.lister == nil {
 		return nil
 	}
 	counts := map[string]int{}
 	pods, _ := s.lister.List(labels.Everything()) // a lister of a cache returns no error
 	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodRunning {
+		started := pod.Status.StartTime
+		if pod.Status.Phase == corev1.PodRunning && (before.IsZero() || started != nil && started.Time.Before(before)) {
 			counts[pod.Namespace]++
 		}
 	}
@@ -283,10 +284,11 @@ func (s *PodSource) query(ctx context.Context, query string, at time.Time, bound
 	return cmp.Or(err, answer.Partial())
 }
 
-// count counts the pods of a family. Of a namespace at most its running pods count: series of pods that do not exist
+// count counts the pods of a family at a time. Of a namespace at most its running pods count: series of pods that do not exist
 // decide nothing.
-func (s *PodSource) count(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
-	err = s.query(ctx, f.Count(), time.Time{}, seriesBounds(len(running)), func(series *podSeries) {
+func (s *PodSource) count(ctx context.Context, f *promql.PodFamily, at time.Time, running map[string]int,
+) (pods float64, err error) {
+	err = s.query(ctx, f.Count(), at, seriesBounds(len(running)), func(series *podSeries) {
 		count := series.Value.Value
 		if running != nil {
 			count = min(count, float64(running[series.Metric.Namespace]))
@@ -298,14 +300,14 @@ func (s *PodSource) count(ctx context.Context, f *promql.PodFamily, running map[
 
 // countFamily counts the pods of a family, by groups of namespaces if Prometheus refuses to count all at once.
 func (s *PodSource) countFamily(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
-	pods, err = s.count(ctx, f, running)
+	pods, err = s.count(ctx, f, time.Time{}, running)
 	err = s.allowPartial(err)
 	if !response.IsTooMuch(err) || source.IsTooLarge(err) || len(running) == 0 {
 		return pods, err
 	}
 	pods = 0
 	_, err = apart(running, func(shard []string, _ int) error {
-		count, err := s.count(ctx, f.In(shard), running)
+		count, err := s.count(ctx, f.In(shard), time.Time{}, running)
 		if err = s.allowPartial(err); err == nil {
 			pods += count
 		}
@@ -374,11 +376,14 @@ func compareWorkloads(a, b workload) int {
 type sums = [promql.SumCount]float64
 
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
-// series. It sends four queries for each resource, one after the other. An answer that lacks data is an error, as what is read of
-// the past counts for good.
+// series. It sends four queries for each resource, one after the other, and one that counts pods. An answer that lacks data is an
+// error, as what is read of the past counts for good.
 func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
-	in := s.running()
+	in := s.running(time.Time{})
 	if err := s.detect(ctx, in); err != nil {
+		return err
+	}
+	if err := s.checkComplete(ctx, p); err != nil {
 		return err
 	}
 	for r := range load.ResourceCount {
@@ -399,6 +404,30 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 				visit(usage)
 			}
 		}
+	}
+	return nil
+}
+
+// checkComplete counts the pods that ran at the end of the period and still do. Without any, the server does not know that time.
+func (s *PodSource) checkComplete(ctx context.Context, p source.Period) error {
+	then := s.running(p.End.Add(-promql.PodWindow))
+	expected := 0
+	for _, pods := range then {
+		expected += pods
+	}
+	if expected == 0 {
+		return nil
+	}
+	pods, err := s.count(ctx, s.family, p.End, then)
+	has := int(pods)
+	switch {
+	case response.IsTooMuch(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("count the pods of the past: %w", err)
+	case has > 0 && source.IsIncomplete(has, expected-int(p.Missing*float64(expected))):
+		s.rejected.Add(source.Rejected{load.IncompleteResponse: 1})
+		return &source.IncompleteError{Has: has, Expected: expected}
 	}
 	return nil
 }

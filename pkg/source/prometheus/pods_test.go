@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -238,6 +239,56 @@ func TestFetchHistory_PartialAnswer(t *testing.T) {
 				t.Errorf("%s: counted as partial %d times", beside, counted)
 			}
 		}
+	}
+}
+
+// TestFetchHistory_Incomplete counts the pods that ran an hour before the end of the period: 30 of shop and 4 of mon. Others began
+// later. A namespace's pods of the past are no substitute for another's.
+func TestFetchHistory_Incomplete(t *testing.T) {
+	hourAgo := metav1.NewTime(sixHours.End.Add(-time.Hour))
+	lister := podLister(t, map[string]int{"shop": 30, "mon": 4, "new": 9})
+	pods, err := lister.List(labels.Everything())
+	check.OK(t, err)
+	for _, pod := range pods {
+		pod.Status.StartTime = &hourAgo
+		if pod.Namespace == "new" {
+			pod.Status.StartTime = &metav1.Time{Time: sixHours.End}
+		}
+	}
+	for name, tt := range map[string]struct {
+		shop, mon string
+		missing   float64
+		want      string
+	}{
+		"a lost store":              {"21", "4", 0, "the response has 25 of 34 pods that ran then"},
+		"pods that are gone":        {"90", "0", 0, "the response has 30 of 34 pods that ran then"},
+		"a pod or three are new":    {"30", "1", 0, ""},
+		"all":                       {"99", "4", 0, ""},
+		"before the server's data":  {"0", "0", 0, ""},
+		"missing pods are accepted": {"21", "4", 9.0 / 34, ""},
+		"more are missing":          {"19", "2", 9.0 / 34, "has 21 of 34 pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			past := vector(countElement("shop", tt.shop), countElement("mon", tt.mon), countElement("new", "9"))
+			srv := newServer(t, rule{"count(", func(w http.ResponseWriter, r *http.Request) {
+				if r.FormValue("time") == "1700000000" {
+					past(w, r)
+				} else {
+					vector(countElement("shop", "30"))(w, r)
+				}
+			}}, rule{"", vector()})
+			s := newTestPodSource(t, srv.URL)
+			s.lister = lister
+			period := sixHours
+			period.Missing = tt.missing
+			_, err := fetchHistory(t, s, period)
+			if tt.want == "" {
+				check.OK(t, err)
+			} else {
+				check.Error(t, err, tt.want)
+			}
+			check.Equal(t, "counted", tt.want != "", s.TakeRejected()[load.IncompleteResponse] == 1)
+		})
 	}
 }
 
