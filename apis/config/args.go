@@ -50,6 +50,11 @@ func (s *LoadSpec) ReadsPrometheus() bool {
 	return s.WatcherAddress == "" && s.MetricProvider.Type == Prometheus
 }
 
+// ReadsPodsFromPrometheus reports whether the usage of pods is read from Prometheus, else from metrics-server.
+func (s *LoadSpec) ReadsPodsFromPrometheus() bool {
+	return s.ReadsPrometheus() && !s.MetricProvider.PodsFromMetricsServer
+}
+
 // CompleteFromEnvironment sets empty fields of a SignalFx or Datadog spec from environment variables.
 // lookup returns a variable's value, as os.Getenv does. Other specs do not change.
 func (s *LoadSpec) CompleteFromEnvironment(lookup func(variable string) string) {

@@ -123,7 +123,9 @@ type MetricProviderSpec struct {
 	Queries            *LoadQueries
 	NodeLabels         []string
 	Selector           string
-	Timeout            metav1.Duration
+	// PodsFromMetricsServer is set with Prometheus alone.
+	PodsFromMetricsServer bool
+	Timeout               metav1.Duration
 }
 
 // LoadSpec holds the arguments that all plugins share: the source of load, the window, and the trust.

@@ -68,7 +68,7 @@ type StatisticsStatus struct {
 }
 
 // FromPrometheus reports whether Prometheus has the usage. Otherwise metrics-server has it.
-func (s *StatisticsStatus) FromPrometheus() bool { return s.Spec.ReadsPrometheus() }
+func (s *StatisticsStatus) FromPrometheus() bool { return s.Spec.ReadsPodsFromPrometheus() }
 
 // Refresh reads all sources of load, and all usage of pods with its missing history. It reads them once, in parallel. It returns
 // when all have been read or have failed. It must only be called for a provider of NewOnDemand.
@@ -205,7 +205,7 @@ func nameOf(spec config.LoadSpec) string {
 }
 
 func podSourceNameOf(spec config.LoadSpec) string {
-	if spec.ReadsPrometheus() {
+	if spec.ReadsPodsFromPrometheus() {
 		return string(config.Prometheus)
 	}
 	return string(config.KubernetesMetricsServer)

@@ -139,6 +139,7 @@ func sourceSpecOf(spec config.LoadSpec) sourceSpec {
 	// How the load is used differs between readers of one source.
 	spec.Window, spec.RefreshInterval, spec.MaxAge, spec.DriftTolerance = metav1.Duration{}, metav1.Duration{}, metav1.Duration{}, 0
 	provider := &spec.MetricProvider
+	provider.PodsFromMetricsServer = false
 	if spec.WatcherAddress != "" {
 		// With watcherAddress, only the connection of the metric provider is used.
 		provider.Type, provider.Address = "", ""
@@ -171,7 +172,7 @@ type sharedStatistics struct {
 }
 
 // publisher returns the publisher of statistics of the pods' usage by workload. Usage is read until ctx is done, from the spec's
-// Prometheus, or from metrics-server if the spec's source measures only nodes. mu must be held.
+// Prometheus, or from metrics-server if the spec says so, or its source measures only nodes. mu must be held.
 func (p *Provider) publisher(
 	ctx context.Context, cluster source.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
@@ -201,7 +202,7 @@ func (p *Provider) publisher(
 
 // podSourceSpecOf identifies a source of pod usage. It keeps only fields with an effect on reading pods: none for metrics-server.
 func podSourceSpecOf(spec config.LoadSpec) sourceSpec {
-	if !spec.ReadsPrometheus() {
+	if !spec.ReadsPodsFromPrometheus() {
 		return sourceSpec{}
 	}
 	of := sourceSpecOf(spec)

@@ -96,7 +96,7 @@ func fieldVariations(t *testing.T, spec config.LoadSpec) map[string]config.LoadS
 // TestSourcesAreShared varies every field of a LoadSpec. Two specs are one source unless they differ in where or how load is read.
 func TestSourcesAreShared(t *testing.T) {
 	// How each reader uses the load of the source.
-	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance"}
+	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance", "MetricProvider.PodsFromMetricsServer"}
 	// What not all sources use.
 	nodeLabels, dialect := []string{"MetricProvider.NodeLabels", "MetricProvider.Selector"}, []string{"MetricProvider.Dialect"}
 	queries := []string{"MetricProvider.Queries.CPU", "MetricProvider.Queries.Memory"}
@@ -260,6 +260,7 @@ func TestPodSourcesAreShared(t *testing.T) {
 	connection := []string{
 		"WatcherAddress", "MetricProvider.Type", "MetricProvider.Address", "MetricProvider.Token", "MetricProvider.TokenFile",
 		"MetricProvider.CAFile", "MetricProvider.HTTPConfigFile", "MetricProvider.InsecureSkipVerify",
+		"MetricProvider.PodsFromMetricsServer",
 	}
 	for _, tc := range []struct {
 		name string

@@ -159,6 +159,7 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 	wants("stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), none)
 	wants("statistics of workloads", profile(scoringPeaks, "[]"), both)
 	wants("statistics from Prometheus", profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"), none)
+	wants("pods from metrics-server beside Prometheus", profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a, podsFromMetricsServer: true}}}]"), pods)
 	wants("statistics beside a load-watcher", profile(scoringPeaks, "[{name: PredictedPeak, args: {watcherAddress: http://a}}]"), pods)
 	wants("a limit of predicted peaks", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"), both)
 	wants("a limit of means", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"), nodes)

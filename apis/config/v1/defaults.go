@@ -28,6 +28,7 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 		obj.Address = cmp.Or(obj.Address, "https://api.datadoghq.com")
 	}
 	obj.InsecureSkipVerify = cmp.Or(obj.InsecureSkipVerify, ptr.To(false))
+	obj.PodsFromMetricsServer = cmp.Or(obj.PodsFromMetricsServer, ptr.To(false))
 	obj.Dialect = cmp.Or(obj.Dialect, config.DialectAuto)
 	// An empty list is kept: validation refuses it.
 	if obj.NodeLabels == nil {

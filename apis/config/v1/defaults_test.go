@@ -31,8 +31,8 @@ func defaultLoadSpec() v1.LoadSpec {
 	return v1.LoadSpec{
 		MetricProvider: v1.MetricProviderSpec{
 			Type: "KubernetesMetricsServer", InsecureSkipVerify: ptr.To(false), Dialect: "Auto",
-			NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname", "k8s_node_name"},
-			Timeout:    duration(10 * time.Second),
+			NodeLabels:            []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname", "k8s_node_name"},
+			PodsFromMetricsServer: ptr.To(false), Timeout: duration(10 * time.Second),
 		},
 		Window:          duration(5 * time.Minute),
 		RefreshInterval: duration(30 * time.Second),

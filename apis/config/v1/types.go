@@ -69,6 +69,9 @@ type MetricProviderSpec struct {
 	// Selector are label matchers of PromQL, such as '{namespace="monitoring", job="node-exporter"}'. With Prometheus, the dialect
 	// reads only series that match. Defaults to all series.
 	Selector string `json:"selector,omitempty"`
+	// PodsFromMetricsServer reads the usage of pods from metrics-server, where Prometheus has none. With Prometheus alone: otherwise
+	// it is read there anyway. Defaults to false.
+	PodsFromMetricsServer *bool `json:"podsFromMetricsServer,omitempty"`
 	// Timeout bounds one refresh. More than 0, and at most maxAge. Defaults to 10s, or to half of maxAge if that is less.
 	// With the default, there is time for another refresh after a hanging one before the load expires.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

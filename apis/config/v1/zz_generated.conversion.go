@@ -607,6 +607,9 @@ func autoConvert_v1_MetricProviderSpec_To_config_MetricProviderSpec(in *MetricPr
 	out.Queries = (*config.LoadQueries)(unsafe.Pointer(in.Queries))
 	out.NodeLabels = *(*[]string)(unsafe.Pointer(&in.NodeLabels))
 	out.Selector = in.Selector
+	if err := metav1.Convert_Pointer_bool_To_bool(&in.PodsFromMetricsServer, &out.PodsFromMetricsServer, s); err != nil {
+		return err
+	}
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.Timeout, &out.Timeout, s); err != nil {
 		return err
 	}
@@ -636,6 +639,9 @@ func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.M
 	out.Queries = (*LoadQueries)(unsafe.Pointer(in.Queries))
 	out.NodeLabels = *(*[]string)(unsafe.Pointer(&in.NodeLabels))
 	out.Selector = in.Selector
+	if err := metav1.Convert_bool_To_Pointer_bool(&in.PodsFromMetricsServer, &out.PodsFromMetricsServer, s); err != nil {
+		return err
+	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.Timeout, &out.Timeout, s); err != nil {
 		return err
 	}

@@ -365,6 +365,11 @@ func (in *MetricProviderSpec) DeepCopyInto(out *MetricProviderSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.PodsFromMetricsServer != nil {
+		in, out := &in.PodsFromMetricsServer, &out.PodsFromMetricsServer
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
 		*out = new(metav1.Duration)

@@ -51,6 +51,10 @@ func (v validator) loadSpec(spec *config.LoadSpec) {
 	provider.metricProvider(spec)
 	provider.secret("token", "token", spec.MetricProvider.Token, spec.MetricProvider.TokenFile)
 	provider.child("httpConfigFile").httpConfigFile(spec)
+	if spec.MetricProvider.PodsFromMetricsServer && !spec.ReadsPrometheus() {
+		provider.child("podsFromMetricsServer").forbidden("is used with type Prometheus and without watcherAddress: remove it, as " +
+			"metrics-server is read for the usage of pods anyway")
+	}
 	v.timing(spec)
 }
 

@@ -601,6 +601,11 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 		{prometheus("insecureSkipVerify: true", "httpConfigFile: "+file("{}")), refused("metricProvider.httpConfigFile", "insecureSkipVerify")},
 		{"watcherAddress: http://load-watcher:2020\n" + prometheus("httpConfigFile: "+file("{}")), refused("metricProvider.httpConfigFile", "without watcherAddress")},
 		{"metricProvider: {httpConfigFile: " + file("{}") + "}", refused("metricProvider.httpConfigFile", "with type Prometheus")},
+
+		{prometheus("podsFromMetricsServer: true"), nil},
+		{"metricProvider: {podsFromMetricsServer: true}", refused("metricProvider.podsFromMetricsServer", "with type Prometheus", "anyway")},
+		{"watcherAddress: http://load-watcher:2020\n" + prometheus("podsFromMetricsServer: true"),
+			refused("metricProvider.podsFromMetricsServer", "without watcherAddress")},
 	})
 }
 

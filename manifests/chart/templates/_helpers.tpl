@@ -266,9 +266,9 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{- if $args.watcherAddress -}}
 {{- $source = dict "type" "LoadWatcher" "address" $args.watcherAddress -}}
 {{- end -}}
-{{- /* Statistics of workloads have a history. They are read from metrics.k8s.io unless the source is a Prometheus. */ -}}
+{{- /* Statistics of workloads have a history. They are read from metrics.k8s.io unless the source is a Prometheus that has pods. */ -}}
 {{- $learns := or (has "history" .) (eq ($args.statistic | default "") "PredictedPeak") -}}
-{{- $sources = append $sources (set $source "podMetrics" (and $learns (ne $source.type "Prometheus"))) -}}
+{{- $sources = append $sources (set $source "podMetrics" (and $learns (or (ne $source.type "Prometheus") ($provider.podsFromMetricsServer | default false)))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

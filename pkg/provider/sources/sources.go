@@ -54,10 +54,10 @@ func Open(ctx context.Context, cluster source.Cluster, spec config.LoadSpec, acc
 	return nil, fmt.Errorf("metricProvider.type: %q is not supported", provider.Type)
 }
 
-// OpenPods returns the source of pod usage for a valid spec. That is its Prometheus, or else metrics-server: the other sources
-// do not measure pods. Prometheus is reached through access.
+// OpenPods returns the source of pod usage for a valid spec. That is its Prometheus, unless PodsFromMetricsServer is set, or else
+// metrics-server: the other sources do not measure pods. Prometheus is reached through access.
 func OpenPods(ctx context.Context, cluster source.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
-	if !spec.ReadsPrometheus() {
+	if !spec.ReadsPodsFromPrometheus() {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
 	address, client, err := ReachPrometheus(ctx, spec, access)

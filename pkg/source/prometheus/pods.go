@@ -355,7 +355,8 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 	case largest <= 0 && tooLarge != nil:
 		return fmt.Errorf("count the pods of each namespace: %w: find the target that writes series of so many namespaces", tooLarge)
 	case largest <= 0 || i < 0:
-		return fmt.Errorf("no series with the usage of pods at %s: scrape cAdvisor of the nodes, or /metrics/resource: tried %s",
+		return fmt.Errorf("no series with the usage of pods at %s: scrape cAdvisor of the nodes, or /metrics/resource, or set "+
+			"podsFromMetricsServer: tried %s",
 			s.client.Endpoint(), strings.Join(tried, ", "))
 	}
 	s.family, s.fetches, s.shards = &families[i], 0, false
