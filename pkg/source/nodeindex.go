@@ -17,6 +17,13 @@ type NodeIndex struct {
 	byName, byAlias map[string]int
 	// ready has the aliases of ready Nodes.
 	ready map[string]bool
+	taken []TakenAlias
+}
+
+// TakenAlias is an alias of a Node that is not ready. It matches another Node, which has it too and is ready.
+type TakenAlias struct {
+	Alias        string
+	Position, By int
 }
 
 const ambiguous = -1
@@ -48,14 +55,25 @@ func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 func (x *NodeIndex) addAlias(value string, position int, ready bool) {
 	alias := HostOf(value)
 	other, taken := x.byAlias[alias]
+	taken = taken && other != position
 	switch {
-	case alias == "", x.ready[alias] && !ready:
+	case alias == "":
 		return
-	case taken && other != position && x.ready[alias] == ready:
+	case taken && x.ready[alias] && !ready:
+		if other != ambiguous {
+			x.taken = append(x.taken, TakenAlias{alias, position, other})
+		}
+		return
+	case taken && x.ready[alias] == ready:
 		position = ambiguous
+	case taken && other != ambiguous:
+		x.taken = append(x.taken, TakenAlias{alias, other, position})
 	}
 	x.byAlias[alias], x.ready[alias] = position, ready
 }
+
+// Taken returns the aliases that match another Node.
+func (x *NodeIndex) Taken() []TakenAlias { return x.taken }
 
 // Match returns the position of the Node with value as its name. Otherwise it returns that of the only Node with that host name,
 // address or AWS instance.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -132,12 +133,21 @@ func TestNodeIndex_ReadyNodeWins(t *testing.T) {
 	for _, nodes := range [][]*corev1.Node{
 		{node("gone", "10.0.0.1"), ready("new", "10.0.0.1"), node("older", "10.0.0.1")}, {ready("new", "10.0.0.1"), node("gone", "10.0.0.1")},
 	} {
-		if i, ok := NewNodeIndex(nodes).Match("10.0.0.1:9100"); !ok || nodes[i].Name != "new" {
+		index := NewNodeIndex(nodes)
+		if i, ok := index.Match("10.0.0.1:9100"); !ok || nodes[i].Name != "new" {
 			t.Errorf("matches %d (%v), want the ready Node", i, ok)
+		}
+		if taken := index.Taken(); len(taken) != len(nodes)-1 || slices.ContainsFunc(taken, func(a TakenAlias) bool {
+			return a.Alias != "10.0.0.1" || nodes[a.By].Name != "new" || nodes[a.Position].Name == "new"
+		}) {
+			t.Errorf("taken %+v, want the address of each other Node", taken)
 		}
 	}
 	both := []*corev1.Node{ready("a", "10.0.0.1"), ready("b", "10.0.0.1"), node("gone", "10.0.0.1")}
 	if i, ok := NewNodeIndex(both).Match("10.0.0.1"); ok {
 		t.Errorf("matches %d, want none of two ready Nodes", i)
+	}
+	if taken := NewNodeIndex(both).Taken(); len(taken) > 0 {
+		t.Errorf("taken %+v, though none matches", taken)
 	}
 }

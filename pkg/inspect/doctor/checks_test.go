@@ -575,6 +575,20 @@ func TestReportOn_Messages(t *testing.T) {
 			s.figures = withoutLoad("n1", "n2")
 			s.diagnosis.Queries[0] = diagnosis.QueryDiagnosis{Query: promql.Query{Kind: promql.Mean, PromQL: "mine"}, Err: errors.New("no series")}
 		}, "nodes.measured", Error, []string{"Correct the custom query", "query=mine"}},
+		{"several servers behind one name", func(s *sourceFacts) { s.examination.Servers = true }, "source.examined", Warning,
+			[]string{"several servers answer at the address", "the Service of one Prometheus object", "sessionAffinity: ClientIP"}},
+		{"half of the nodes are gone without a word", func(s *sourceFacts) {
+			s.diagnosis.NodeCount, s.examination.Unnamed = 20, slices.Repeat([]string{"n"}, 10)
+		}, "source.partial", Warning, []string{"the answers have series of 10 of 20 nodes, and do not say why", "--endpoint-strict"}},
+		{"a tenth of the nodes is gone", func(s *sourceFacts) {
+			s.diagnosis.NodeCount, s.examination.Unnamed = 20, slices.Repeat([]string{"n"}, 2)
+		}, "source.partial", OK, []string{"no answer lacks data"}},
+		{"targets on the nodes are down", func(s *sourceFacts) {
+			s.diagnosis.NodeCount, s.examination.Unnamed, s.examination.Down = 20, slices.Repeat([]string{"n"}, 10), []string{"up{}"}
+		}, "source.partial", OK, []string{"no answer lacks data"}},
+		{"a machine that another replaced", func(s *sourceFacts) {
+			s.diagnosis.Replaced = []diagnosis.Replaced{{Node: "n2", Address: "10.0.0.1", By: "n1"}}
+		}, "nodes.nearest", Warning, []string{"n2 is not ready, and has the address 10.0.0.1 of n1, which is", "Delete Nodes that are gone."}},
 		{"a target that is down", func(s *sourceFacts) {
 			s.diagnosis.NodesWithoutSeries, s.figures = []string{"n2"}, append(s.figures[:3], withoutLoad("n2")...)
 			s.examination.Down = []string{`up{instance="n2:9100"}`}

@@ -67,11 +67,8 @@ type Report struct {
 
 // Groups returns the groups of checks, in the order of a report.
 func Groups(suppliers ...Supplier) []string {
-	groups := []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods"}
-	for _, s := range suppliers {
-		groups = append(groups, s.Group)
-	}
-	return groups
+	return append([]string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods"},
+		text.Each(suppliers, func(s Supplier) string { return s.Group })...)
 }
 
 // groupOf returns the group of a check.
@@ -82,12 +79,7 @@ func groupOf(id string) string {
 
 // IDs returns the names of all checks, sorted.
 func IDs(suppliers ...Supplier) (ids []string) {
-	for _, c := range clusterChecks() {
-		ids = append(ids, c.ID)
-	}
-	for _, c := range sourceChecks() {
-		ids = append(ids, c.ID)
-	}
+	ids = append(text.Each(clusterChecks(), Check[*Facts].id), text.Each(sourceChecks(), Check[*sourceFacts].id)...)
 	for _, s := range suppliers {
 		ids = append(ids, s.IDs...)
 	}

@@ -125,9 +125,8 @@ func (s *sourceFacts) checkFrozen() []Result {
 	if len(frozen) == 0 {
 		return nil
 	}
-	const advice = "Restart the exporters of these nodes. " +
-		"If a caching proxy answers, set address to Prometheus itself. See the targets:"
-	return Fail(s.AdviseRun(s.queryCommand("up"), advice),
+	return Fail(s.AdviseRun(s.queryCommand("up"),
+		"Restart the exporters of these nodes. If a caching proxy answers, set address to Prometheus itself. See the targets:"),
 		"counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
 }
 
@@ -173,10 +172,14 @@ func (s *sourceFacts) queryCommand(query string) cluster.Command {
 }
 
 func (s *sourceFacts) checkExamined() []Result {
-	if s.examinationErr == nil {
-		return nil
+	switch {
+	case s.examinationErr != nil:
+		return Warn(s.adviseMessage(), "the series of the source could not be examined: %s", OneLine(s.examinationErr))
+	case s.examination.Servers:
+		return Warn(Advise("Set address to the Service of one Prometheus object, or to Thanos Query, which joins them, or set "+
+			"sessionAffinity: ClientIP in the Service."), "several servers answer at the address, and load changes between them")
 	}
-	return Warn(s.adviseMessage(), "the series of the source could not be examined: %s", OneLine(s.examinationErr))
+	return nil
 }
 
 func (s *sourceFacts) checkDialect() []Result {
@@ -189,10 +192,15 @@ func (s *sourceFacts) checkDialect() []Result {
 
 // checkPartial shows the words of a server that answers without a part of its data.
 func (s *sourceFacts) checkPartial() []Result {
-	if err := s.diagnosis.Partial(); err != nil {
+	all, unnamed := s.diagnosis.NodeCount, len(s.examination.Unnamed)
+	switch err := s.diagnosis.Partial(); {
+	case err != nil:
 		return Warn(Advise("Nodes of that part keep their last load until it expires. Let the server reach its stores."), "%v", err)
+	case unnamed < all && source.IsIncomplete(all-unnamed, all) && len(s.examination.Down) == 0:
+		return Warn(Advise("If the server joins others, see whether one is down, and let the server say so, as Thanos does with "+
+			"--endpoint-strict."), "the answers have series of %d of %d nodes, and do not say why", all-unnamed, all)
 	}
-	return Fine("no answer says that it lacks data")
+	return Fine("no answer lacks data, as far as the server says")
 }
 
 // checkQueries finds means and quantiles without a value, while others have one.
@@ -229,8 +237,7 @@ func (f *Facts) checkNodes() []Result {
 	if len(f.nodes) > 0 {
 		return nil
 	}
-	advice := f.AdviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
-	return Warn(advice, "the cluster has no nodes")
+	return Warn(f.AdviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See all:"), "the cluster has no nodes")
 }
 
 // checkPowerModels names the nodes without a power model in a plugin that has some. Models in a file that only the scheduler's pod
@@ -301,6 +308,8 @@ func (s *sourceFacts) statisticNames() []string {
 func (s *sourceFacts) checkUnnamed() []Result {
 	unnamed, strays := text.FirstN(s.examination.Unnamed), s.examination.Strays
 	switch {
+	case len(s.diagnosis.Replaced) > 0:
+		return Warn(Advise("Delete Nodes that are gone."), "%s", text.FirstN(text.Each(s.diagnosis.Replaced, diagnosis.Replaced.String)))
 	case unnamed == "":
 		return nil
 	case len(strays) == 0:

@@ -428,9 +428,8 @@ func (f *Facts) checkFallbacks() []Result {
 		if total <= failureThreshold*decisions[plugin][""] {
 			return Fine("%s", message)
 		}
-		const advice = "The source has the load of all nodes now. Run doctor again in ten minutes. " +
-			"If the count has grown, see the scheduler's log"
-		found := Warn(f.adviseLog(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+		found := Warn(f.adviseLog("The source has the load of all nodes now. Run doctor again in ten minutes. If the count has grown, "+
+			"see the scheduler's log"), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
 		return causedBy(found, "source", "nodes", "time")
 	})
 }

@@ -14,6 +14,8 @@ type Check[F any] struct {
 	Run   func(F) []Result
 }
 
+func (c Check[F]) id() string { return c.ID }
+
 // Supplier supplies the checks of a group that another package has.
 type Supplier struct {
 	Group string
@@ -36,7 +38,7 @@ func gapIf(missing bool, reason, group string) *gap {
 	return &gap{reason, group}
 }
 
-func (c *Check[F]) missing(facts F) *gap {
+func (c Check[F]) missing(facts F) *gap {
 	for _, need := range c.Needs {
 		if missing := need(facts); missing != nil {
 			return missing

@@ -182,6 +182,7 @@ func (n *Nodes) Notes() (lines []string) {
 		}
 		return "read by dialect " + row.Dialect + "."
 	})...)
+	lines = append(lines, n.problems("an address of another node", func(row *Row) string { return row.Replaced })...)
 	return append(lines, n.Problems...)
 }
 

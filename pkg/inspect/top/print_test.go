@@ -163,11 +163,12 @@ func TestNodes_NotesProblems(t *testing.T) {
 		n.Nodes = append(n.Nodes, &Row{Name: fmt.Sprint("n", i), AnnotationProblem: "Annotation a is not used"})
 	}
 	n.Nodes[0].Contested = &source.Contested{High: `{job="a"}`, Low: `{job="b"}`}
-	n.Nodes[1].Dialect = "Kubelet"
+	n.Nodes[1].Dialect, n.Nodes[2].Replaced = "Kubelet", "not ready, and has the address 10.0.0.1 of b, which is."
 	got := n.Notes()
 	want := append(notes, "n0: Annotation a is not used", "n1: Annotation a is not used", "n2: Annotation a is not used",
 		"2 more nodes with an unused annotation: see kubectl plimsoll doctor.",
-		n.Nodes[0].Name+`: contested, so requests count: {job="a"} and {job="b"} measure different loads.`, n.Nodes[1].Name+": read by dialect Kubelet.")
+		n.Nodes[0].Name+`: contested, so requests count: {job="a"} and {job="b"} measure different loads.`, n.Nodes[1].Name+": read by dialect Kubelet.",
+		n.Nodes[2].Name+": not ready, and has the address 10.0.0.1 of b, which is.")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -110,6 +110,8 @@ type Row struct {
 	Contested *source.Contested `json:"contested,omitempty"`
 	// Dialect reads the node's load where the dialect of most nodes does not. Session sets it.
 	Dialect string `json:"dialect,omitempty"`
+	// Replaced says that another node has the address of this one, which has no load; empty otherwise. Session sets it.
+	Replaced string `json:"replaced,omitempty"`
 	// Pods is the number of pods on the node.
 	Pods int `json:"pods"`
 	// Profiles are the schedulerNames of the pods, sorted.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +105,28 @@ func TestExamine_Sampling(t *testing.T) {
 	check.Equal(t, "result", want, examine(t, s).Sampling)
 }
 
+// TestExamine_Servers has a balancer that sends each connection to the next server. Each scraped at another time.
+func TestExamine_Servers(t *testing.T) {
+	for servers, want := range map[int]bool{1: false, 2: true} {
+		var connections sync.Map
+		var count atomic.Int64
+		balanced := func(w http.ResponseWriter, r *http.Request) {
+			if at := r.FormValue("time"); at != fmt.Sprint(evaluated-299) { // by our clock, a second ahead
+				t.Errorf("asked for the time %s", at)
+			}
+			n, known := connections.LoadOrStore(r.RemoteAddr, count.Load())
+			if !known {
+				count.Add(1)
+			}
+			vector(element{"", fmt.Sprint(evaluated - 310 - n.(int64)%int64(servers))})(w, r)
+		}
+		srv := newServer(t, rule{promql.Scrapes, balanced}, rule{"", vector(at("w1", "1"))})
+		s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
+		check.Equal(t, "several servers", want, examine(t, s).Servers)
+		check.Equal(t, "connections", int64(6), count.Load())
+	}
+}
+
 // TestExamine_Young expects the sampling of series that are too young for a mean.
 func TestExamine_Young(t *testing.T) {
 	const kubelet = "node_memory_working_set_bytes"
@@ -115,6 +139,17 @@ func TestExamine_Young(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, newNode("w1", "10.0.0.1"))
 	want := diagnosis.Examination{Sampling: map[string]diagnosis.Sampling{"w1": {Since: 8 * time.Second}}, Dialects: []promql.Dialect{promql.Kubelet}}
 	check.Equal(t, "result", want, examine(t, s), cmpopts.EquateEmpty())
+}
+
+// TestDiagnosis_Replaced has a Node whose address a new machine has. The address is the ready Node's.
+func TestDiagnosis_Replaced(t *testing.T) {
+	gone, fresh := newNode("gone", "10.0.0.1"), newNode("new", "10.0.0.1")
+	fresh.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	srv := newServer(t, rule{"", vector(element{`"instance":"10.0.0.1:9100"`, "0.5"})})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, gone, fresh)
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+	check.OK(t, err)
+	check.Equal(t, "replaced", []diagnosis.Replaced{{Node: "gone", Address: "10.0.0.1", By: "new"}}, s.Diagnosis().Replaced)
 }
 
 // TestExamine_Frozen expects the node whose counters are sampled and do not change. w2 has changes, and w3 is measured for too short.

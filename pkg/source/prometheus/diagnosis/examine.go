@@ -45,6 +45,8 @@ type Examination struct {
 	Lag    time.Duration
 	// Strays are a few series, with all labels, that name no node.
 	Strays []string
+	// Servers reports whether several servers answer at the address: they differ about the same moment.
+	Servers bool
 	// Clusters are several clusters whose series name the same node; nil if there are none.
 	Clusters *Clusters
 }
@@ -86,7 +88,7 @@ type labelSet = map[string]string
 // Examine returns the Examination for load over the windows. No response has more than about one series of each node.
 // It leaves out what it cannot read, and fails if it can read nothing.
 func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examination, error) {
-	var x Examination
+	x := Examination{Servers: e.differ(ctx)}
 	var series []labelSet
 	var errSeries, err error
 	dialect := e.Diagnosis.Dialect
@@ -147,6 +149,23 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 		all[node.Name] = Sampling{Since: since, Interval: interval(results[oldest:], spans, i, since)}
 	}
 	return all, nil
+}
+
+// differ asks about one moment over several connections, which may reach several servers. Two servers scrape at different times. A
+// moment of the past changes no more. differ reports no difference if a query fails.
+func (e *Examiner) differ(ctx context.Context) bool {
+	const connections, since = 6, 5 * time.Minute
+	at := e.Querier.Clock.Now().Add(-since)
+	seen := map[float64]bool{}
+	for range connections {
+		e.Querier.Client.Close() // the next query needs a new connection
+		visit := response.Vector(response.ClearMap, func(s *response.Series[labelSet]) { seen[s.Value.Value] = true })
+		_, err := e.Querier.Client.Send(ctx, response.InstantParameters(promql.Scrapes, at), response.NodeBounds(1), visit)
+		if err != nil {
+			return false
+		}
+	}
+	return len(seen) > 1
 }
 
 // down returns a few targets on nodes without load that cannot be scraped; none if the query fails.

@@ -290,6 +290,10 @@ func (p *Planner) ByCluster(d Dialect) string {
 // Down is the query for the targets that cannot be scraped.
 const Down = "up == 0"
 
+// Scrapes is the query for a number that differs between servers with different times of scrapes. The order of targets does not
+// change the number, unlike a sum over all.
+const Scrapes = "max(timestamp(up)) + min(timestamp(up))"
+
 // NodeMetrics returns the queries for NodeMetrics' expressions. The first is for the time of the server: nothing else dates their
 // values, and those of custom queries without newest samples.
 func (p *Planner) NodeMetrics(expressions []string) (queries []Query) {
