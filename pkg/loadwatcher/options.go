@@ -60,9 +60,6 @@ type setting struct {
 	usage    string
 }
 
-// name names the flag and the variables, for errors.
-func (s *setting) name() string { return "--" + s.flag + s.variables() }
-
 func (s *setting) variables() string {
 	all := slices.DeleteFunc(append([]string{s.variable}, s.others...), func(variable string) bool { return variable == "" })
 	if len(all) == 0 {

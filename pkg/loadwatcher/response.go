@@ -39,21 +39,13 @@ func (s *server) responseOver(logger klog.Logger, window time.Duration) []byte {
 		return c.body // one without load stays true until there is another snapshot
 	}
 	fresh := s.freshLoad(snapshot.Over(window), s.nodes.Names(), now)
-	c.snapshot, c.body = snapshot, s.encode(logger, window, now, fresh.within(s.spread()))
+	c.snapshot, c.body = snapshot, s.encode(logger, window, now, fresh.within(max(2*s.trust.RefreshInterval, minSpread)))
 	c.validUntil = fresh.until
 	if earliest := now.Add(minValidity); earliest.After(c.validUntil) {
 		c.validUntil = earliest
 	}
 	return c.body
 }
-
-func (s *server) responseFor(logger klog.Logger, node string, window time.Duration) []byte {
-	now := s.clock.Now()
-	fresh := s.freshLoad(s.publisher.Latest().Over(window), []string{node}, now)
-	return s.encode(logger, window, now, fresh.samples)
-}
-
-func (s *server) spread() time.Duration { return max(2*s.trust.RefreshInterval, minSpread) }
 
 type freshLoad struct {
 	samples []load.Sample

@@ -117,7 +117,9 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if host := query.Get("host"); host != "" {
-		if body = s.responseFor(logger, host, window); body == nil {
+		now := s.clock.Now()
+		fresh := s.freshLoad(s.publisher.Latest().Over(window), []string{host}, now)
+		if body = s.encode(logger, window, now, fresh.samples); body == nil {
 			http.Error(w, "No metrics found for host "+host, http.StatusNotFound)
 			return
 		}

@@ -76,11 +76,9 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		trust: trust, telemetry: t, clock: clock.RealClock{},
 	})
 	if o.tlsCertFile != "" {
-		certificate, err := newCertificate(o.tlsCertFile, o.tlsPrivateKeyFile)
-		if err != nil {
+		if s.tls, err = followCertificate(ctx, o.tlsCertFile, o.tlsPrivateKeyFile); err != nil {
 			return nil, err
 		}
-		s.tls = certificate.tlsConfig()
 	}
 	s.running.Go(func() { informer.RunWithContext(ctx) })
 	return s, nil

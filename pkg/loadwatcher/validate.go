@@ -106,7 +106,7 @@ func nameOf(settings []setting, path string) string {
 	path, _, _ = strings.Cut(path, "[")
 	for i := range settings {
 		if s := &settings[i]; s.field == path || s.flag == path {
-			return s.name()
+			return "--" + s.flag + s.variables()
 		}
 	}
 	switch path {
