@@ -144,8 +144,8 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		{downFile, "byload", "b", 70, 0},
 	} {
 		report, err := whatif.Run(t.Context(), conn, whatif.Request{
-			Configuration: cluster.ConfigurationOptions{File: tt.file}, Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}},
-			SchedulerName: tt.schedulerName, Found: func(*cluster.Configuration) {},
+			Configuration: cluster.ConfigurationOptions{File: tt.file}, Found: func(*cluster.Configuration) {},
+			Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}, SchedulerName: tt.schedulerName},
 		})
 		must(t, err)
 		o := report.Outcomes[0]

@@ -22,11 +22,9 @@ type whatIfOptions struct {
 	output   output.Flags
 	file     string
 	replicas int
-	// schedulerName replaces that of the pods.
-	schedulerName string
-	timeout       time.Duration
-	top           int
-	scenario      Scenario
+	timeout  time.Duration
+	top      int
+	scenario Scenario
 }
 
 // Command returns the command what-if.
@@ -53,7 +51,8 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
 	flags.BoolVar(&o.scenario.Pending, "pending", false,
 		"also place pending pods of the cluster; the default if --add-nodes is the only change")
-	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile that places all pods; replaces spec.schedulerName of the pods")
+	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
+		"profile that places all pods; replaces spec.schedulerName of the pods")
 	flags.IntVar(&o.top, "top", 20, "number of nodes to list; 0 lists all")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the command gives up; zero means no limit")
@@ -133,7 +132,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := Run(ctx, connection, Request{
 		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
-		SchedulerName: o.schedulerName, Found: kubectl.FoundBy(cmd, connection), Progress: bar.Set,
+		Found: kubectl.FoundBy(cmd, connection), Progress: bar.Set,
 	})
 	bar.Clear()
 	if err != nil {

@@ -26,8 +26,6 @@ type Request struct {
 	// File holds the pods to place; - is Stdin, and empty is none.
 	File  string
 	Stdin io.Reader
-	// SchedulerName, if not empty, is the profile that places all pods, instead of the one in their spec.
-	SchedulerName string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*cluster.Configuration)
 	// Progress is called with the fraction that is done. It may be nil.
@@ -76,7 +74,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 		return nil, err
 	}
 	r.Found(first)
-	if err := checkProfile(first.ProfileNames(), r.SchedulerName); err != nil {
+	if err := checkProfile(first.ProfileNames(), r.Scenario.SchedulerName); err != nil {
 		return nil, err
 	}
 	if err := e.makePlan(ctx); err != nil {
@@ -136,7 +134,7 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
-	usages := e.usages(ctx, cluster, slices.Concat(e.schedulerNames(), configuration.ProfileNames()))
+	usages := e.usages(ctx, cluster, slices.Concat(e.plan.SchedulerNames(), configuration.ProfileNames()))
 	clock.Stop()
 	if why := cluster.NotServed(); why != "" {
 		e.note("%s", why)
@@ -146,9 +144,8 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 			e.note("Cannot read %s, so requests count instead: %v", s.Label, text.ExcerptError(s.Err))
 		}
 	}
-	out, err := e.plan.Run(ctx, cluster.Scheduler, RunOptions{
-		SchedulerName: e.SchedulerName, Profiles: configuration.ProfileNames(), Usages: usages, Progress: e.Progress,
-	})
+	out, err := e.plan.Run(ctx, cluster.Scheduler,
+		RunOptions{Profiles: configuration.ProfileNames(), Usages: usages, Progress: e.Progress})
 	if err != nil {
 		return err
 	}
@@ -168,14 +165,6 @@ func (e *experiment) usages(ctx context.Context, cluster *cluster.Cluster, sched
 		e.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
 	}
 	return usages
-}
-
-// schedulerNames returns the names of the schedulers that place pods.
-func (e *experiment) schedulerNames() []string {
-	if e.SchedulerName != "" {
-		return []string{e.SchedulerName}
-	}
-	return e.plan.SchedulerNames()
 }
 
 // checkProfile fails if the name is neither empty nor that of a profile or of the stock scheduler.
@@ -199,7 +188,7 @@ func (e *experiment) withStockProfiles(configuration *cluster.Configuration) (*c
 	known := configuration.ProfileNames()
 	extended := *configuration
 	extended.Decoded = configuration.Decoded.DeepCopy()
-	for _, name := range e.schedulerNames() {
+	for _, name := range e.plan.SchedulerNames() {
 		if slices.Contains(known, name) {
 			continue
 		}

@@ -45,7 +45,7 @@ func TestWithStockProfiles(t *testing.T) {
 	if len(e.Notes) != 1 {
 		t.Errorf("notes %q, want one", e.Notes)
 	}
-	e.SchedulerName = "plimsoll" // which places the pods of "other" too
+	e.plan.SchedulerName = "plimsoll" // which places the pods of "other" too
 	if extended, err = e.withStockProfiles(own); err != nil || len(extended.ProfileNames()) != 1 || len(e.Notes) != 1 {
 		t.Errorf("error %v, profiles %q, notes %q; want no further profile and no further note", err, extended.ProfileNames(), e.Notes)
 	}

@@ -19,8 +19,6 @@ import (
 
 // RunOptions say how a Plan is run.
 type RunOptions struct {
-	// SchedulerName, if not empty, is the profile that places all pods.
-	SchedulerName string
 	// Profiles are the names of all profiles, in the order of the configuration.
 	Profiles []string
 	// Usages are the measured usages of pods; nil if unknown.
@@ -45,11 +43,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*run, error) {
 	out := &Outcome{}
 	r := &run{Outcome: out, plan: p, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{}}
-	names := p.SchedulerNames()
-	if o.SchedulerName != "" {
-		names = []string{o.SchedulerName}
-	}
-	out.Profile, r.line = s.FirstLoadReader(slices.Concat(names, o.Profiles))
+	out.Profile, r.line = s.FirstLoadReader(slices.Concat(p.SchedulerNames(), o.Profiles))
 	if r.line != nil {
 		out.LinePlugin, out.LineQuantile = r.line.Name(), r.line.Reader().Request().Fraction
 	}
@@ -159,9 +153,9 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 	return victims, r.bind(ctx, q, d)
 }
 
-// withSchedulerName returns the pod with the schedulerName of the options, if they have one.
+// withSchedulerName returns the pod with the plan's schedulerName, if it has one.
 func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
-	name := r.options.SchedulerName
+	name := r.plan.SchedulerName
 	if name == "" || pod.Spec.SchedulerName == name {
 		return pod
 	}

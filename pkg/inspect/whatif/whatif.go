@@ -50,8 +50,9 @@ type Scenario struct {
 	// AddNodes is the number of copies of the node Like that are added.
 	AddNodes int
 	Like     string
-	// Pending asks to place the pods that wait in the cluster, too.
-	Pending bool
+	Pending  bool
+	// SchedulerName, if not empty, is the profile that places all pods, instead of the one in their spec.
+	SchedulerName string
 }
 
 // Plan has the changes of a Scenario to a cluster, and the pods to place then. It may run on several clusters of the same objects.
@@ -62,6 +63,8 @@ type Plan struct {
 	cordoned []*corev1.Node
 	evicted  []*corev1.Pod
 	queue    []queued
+	// SchedulerName is that of the Scenario.
+	SchedulerName string
 	// Changes describe the changes, and Notes what may differ in the real cluster, one line each.
 	Changes, Notes []string
 	// Lost are the evicted pods that have no controller, as namespace/name: nobody recreates them.
@@ -94,6 +97,7 @@ type planner struct {
 // NewPlan returns the scenario's plan for a cluster of the given objects. An error says how to correct the scenario.
 func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
 	p := newPlanner(objects)
+	p.SchedulerName = s.SchedulerName
 	if err := p.addNodes(s.AddNodes, s.Like); err != nil {
 		return nil, err
 	}
@@ -364,7 +368,7 @@ func (p *planner) addManifest(s *Scenario) error {
 
 func (p *planner) addWorkload(w *manifest.Workload, replicas int, admission *manifest.Admission) error {
 	if running := len(p.podsOf(w)); running > 0 {
-		p.creator.Note("%s has %s already; %s added", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
+		p.creator.Note("%s has %s already, and gets %d more", w, text.Count(running, "pod"), replicas)
 	}
 	pods, alike, err := p.creator.Create(w, replicas, admission)
 	if err != nil {
@@ -386,6 +390,9 @@ func sortByPriority(queue []queued) {
 
 // SchedulerNames returns the schedulers of the queued pods, in the queue's order.
 func (p *Plan) SchedulerNames() []string {
+	if p.SchedulerName != "" {
+		return []string{p.SchedulerName}
+	}
 	var names []string
 	for i := range p.queue {
 		if name := p.queue[i].pod.Spec.SchedulerName; !slices.Contains(names, name) {
@@ -397,10 +404,3 @@ func (p *Plan) SchedulerNames() []string {
 
 // Evicts reports whether pods are evicted.
 func (p *Plan) Evicts() bool { return len(p.evicted) > 0 }
-
-func isOrAre(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
-	}
-	return text.Count(n, noun) + " are"
-}

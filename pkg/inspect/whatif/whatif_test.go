@@ -154,8 +154,8 @@ func plan(t testing.TB, objects []apiruntime.Object, s whatif.Scenario) *whatif.
 
 func runOn(t testing.TB, p *whatif.Plan, s *sim.Scheduler, schedulerName string) *whatif.Outcome {
 	t.Helper()
-	out, err := p.Run(t.Context(), s,
-		whatif.RunOptions{SchedulerName: schedulerName, Profiles: []string{"packing", "relaxed", "spreading"}})
+	p.SchedulerName = schedulerName
+	out, err := p.Run(t.Context(), s, whatif.RunOptions{Profiles: []string{"packing", "relaxed", "spreading"}})
 	must(t, err)
 	return out
 }
@@ -487,7 +487,7 @@ func TestPlan_BesideRunningPods(t *testing.T) {
 	if o.Placed != 1 || o.Placements[0].Pod == "shop/"+existing.Name {
 		t.Errorf("%s: %+v; want another pod than the one that runs", count(o), o.Placements)
 	}
-	if want := "Deployment shop/web has 1 pod already; 1 pod is added"; len(p.Notes) != 1 || p.Notes[0] != want {
+	if want := "Deployment shop/web has 1 pod already, and gets 1 more"; len(p.Notes) != 1 || p.Notes[0] != want {
 		t.Errorf("notes %q, want %q", p.Notes, want)
 	}
 }
