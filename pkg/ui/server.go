@@ -194,7 +194,10 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.page.serve)
 	mux.HandleFunc("POST /session", s.access.logIn)
-	mux.HandleFunc("GET /snapshot.json", s.access.loggedIn(s.serveSnapshot))
+	mux.HandleFunc("GET /snapshot.json", s.access.loggedIn(func(w http.ResponseWriter, _ *http.Request) {
+		state, _ := s.current()
+		writeJSON(w, state.full())
+	}))
 	mux.HandleFunc("GET /events", s.access.loggedIn(s.serveEvents))
 	pods := func(ctx context.Context, source Source, query url.Values) (output.Result, error) {
 		return source.Pods(ctx, query.Get("node"))
@@ -204,11 +207,6 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /what-if.json", s.access.loggedIn(answer(s, s.options.Questions.whatIf)))
 	mux.HandleFunc("GET /moves.json", s.access.loggedIn(answer(s, s.options.Questions.moves)))
 	return s.access.guard(s.page.policy, mux)
-}
-
-func (s *Server) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
-	state, _ := s.current()
-	writeJSON(w, state.full())
 }
 
 func writeJSON(w http.ResponseWriter, content []byte) {

@@ -70,7 +70,7 @@ func newState(nodes *top.Nodes, waiting []top.WaitingPod, context string, health
 				r.MeasuredPercent, &r.PendingPercent, &r.RequestedPercent, &r.UtilizationPercent, &r.AllocatablePercent,
 			} {
 				if percent != nil {
-					*percent = rounded(*percent)
+					*percent = math.Round(10**percent) / 10
 				}
 			}
 		}
@@ -78,9 +78,6 @@ func newState(nodes *top.Nodes, waiting []top.WaitingPod, context string, health
 	}
 	return s
 }
-
-// rounded returns a percentage with one decimal.
-func rounded(percent float64) float64 { return math.Round(10*percent) / 10 }
 
 // state is a snapshot as JSON, and what changed since the state before. It is immutable.
 type state struct {
