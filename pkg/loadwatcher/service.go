@@ -7,14 +7,22 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
@@ -100,4 +108,44 @@ func (s *service) run(ctx context.Context, listener net.Listener) error {
 	}
 	logger.Info("Serving load", "address", listener.Addr().String(), "tls", s.tls != nil)
 	return webserver.Server{MaxConnections: maxConnections, TLS: s.tls, Grace: shutdownGrace}.Serve(ctx, listener, s.server.handler)
+}
+
+// newNodeInformer returns an informer of the nodes. It avoids Kubernetes' clientset, which links the clients of all APIs.
+func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(cluster)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	list := cache.NewListWatchFromClient(client, "nodes", corev1.NamespaceAll, fields.Everything())
+	nodes := cache.NewSharedIndexInformer(list, &corev1.Node{}, 0, cache.Indexers{})
+	// Nodes without managed fields take much less memory.
+	return nodes, nodes.SetTransform(program.WithoutManagedFields)
+}
+
+// followCertificate returns the settings of a server that reads the two files at each handshake. While they have no certificate, such
+// as during a rotation, the server keeps the last one.
+func followCertificate(ctx context.Context, certFile, keyFile string) (*tls.Config, error) {
+	var last atomic.Pointer[tls.Certificate]
+	read := func() error {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err == nil {
+			last.Store(&pair)
+		}
+		return err
+	}
+	failures := rate.Sometimes{Interval: time.Minute}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if err := read(); err != nil {
+			failures.Do(func() { klog.FromContext(ctx).Error(err, "The last TLS certificate is kept") })
+		}
+		return last.Load(), nil
+	}}, read()
 }
