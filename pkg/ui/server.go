@@ -6,6 +6,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -241,4 +242,85 @@ func (s *Server) serveSource(read func(context.Context, Source, url.Values) (out
 			writeJSON(w, content)
 		}
 	}
+}
+
+// send writes one server-sent event, whose data has no line break.
+func send(w http.ResponseWriter, event string, data []byte) error {
+	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, data); err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
+}
+
+// maxStreams bounds streams. A browser has up to six connections to a server, of which its tabs need some for questions.
+const maxStreams = 4
+
+// serveEvents sends the snapshot, and then what changes. A browser that missed a change gets the snapshot again.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	select {
+	case s.streams <- struct{}{}:
+	default:
+		_ = send(w, "refused", fmt.Appendf(nil, `"%d other tabs show this page. Close or hide one."`, maxStreams))
+		return
+	}
+	defer func() { <-s.streams }()
+	controller := http.NewResponseController(w)
+	_ = controller.SetReadDeadline(time.Time{}) // nothing is read any more
+	for sent := -1; ; {
+		state, changed := s.current()
+		event, data := "delta", state.delta
+		if sent < 0 || state.sequence != sent+1 {
+			event, data = "snapshot", state.full()
+		}
+		_ = controller.SetWriteDeadline(time.Now().Add(webserver.WriteTimeout)) // else that of the server
+		if send(w, event, data) != nil {
+			return
+		}
+		sent = state.sequence
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// The checks list all pods and ask the source of load. So they rest for at least checkInterval, and for restFactor times as long
+// as they took.
+const (
+	checkInterval = time.Minute
+	checkTimeout  = time.Minute
+	restFactor    = 9
+)
+
+// checkHealth runs the checks now and then, until ctx is done.
+func (s *Server) checkHealth(ctx context.Context) {
+	for {
+		began := s.options.Clock.Now()
+		health := check(ctx, s.options.Check, s.lend, s.options.Clock)
+		s.mu.Lock()
+		s.health = health
+		s.mu.Unlock()
+		rest := s.options.Clock.NewTimer(max(checkInterval, restFactor*s.options.Clock.Since(began)))
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		case <-rest.C():
+		}
+	}
+}
+
+// check runs the checks once.
+func check(
+	ctx context.Context, run func(context.Context, cluster.Lender) (*doctor.Report, error), lend cluster.Lender, c clock.PassiveClock,
+) *Health {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	report, err := run(ctx, lend)
+	if err != nil {
+		return &Health{Time: c.Now().UTC(), Problem: text.Excerpt(err.Error())}
+	}
+	return &Health{Time: c.Now().UTC(), Report: report}
 }
