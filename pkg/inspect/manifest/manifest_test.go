@@ -97,8 +97,8 @@ func TestReadFile_Kinds(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("workloads %q, want %q", got, want)
 	}
-	if got := strings.Join(m.Ignored, ", "); got != "Widget w, ConfigMap default/c" || len(m.Services) != 1 || len(m.DaemonSets) != 1 {
-		t.Errorf("ignored %q, %d services and %d DaemonSets; want the Widget, the ConfigMap, and one each", got, len(m.Services), len(m.DaemonSets))
+	if got := strings.Join(m.Ignored, ", "); got != "DaemonSet default/agent, Widget w, ConfigMap default/c" || len(m.Services) != 1 || len(m.DaemonSets) != 1 {
+		t.Errorf("ignored %q, %d services and %d DaemonSets; want the three, and one each", got, len(m.Services), len(m.DaemonSets))
 	}
 }
 
@@ -170,7 +170,7 @@ func TestPod_OfStatefulSet(t *testing.T) {
 func TestReadFile_Mistakes(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
 		{"nothing", "# empty\n", "nothing in it creates pods: write a Pod"},
-		{"no workload", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "there is ConfigMap default/c"},
+		{"no workload", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "nothing in it creates pods: write a Pod"},
 		{"an unknown field", strings.Replace(pod, "containers", "continers", 1), `unknown field "spec.continers"`},
 		{"a controller without a template", "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: e}", "spec.containers: Required value"},
 		{"a wrong quantity", strings.Replace(deployment, "500m", "1 core", 1), "quantities must match"},
