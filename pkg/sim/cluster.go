@@ -232,17 +232,9 @@ func (c *cluster) renew(pod *corev1.Pod) error {
 	return c.add(pod)
 }
 
-// nameOf returns the object's kind, namespace and name, for errors.
 func nameOf(object runtime.Object) string {
-	kind := reflect.TypeOf(object).Elem().Name()
-	o, ok := object.(metav1.Object)
-	if !ok {
-		return kind
-	}
-	if o.GetNamespace() == "" {
-		return kind + " " + o.GetName()
-	}
-	return kind + " " + o.GetNamespace() + "/" + o.GetName()
+	o := object.(metav1.Object) // as all kinds are
+	return reflect.TypeOf(object).Elem().Name() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }
 
 // informer holds the objects of one kind.

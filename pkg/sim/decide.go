@@ -52,7 +52,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explains bool) 
 	if err := s.updateSnapshot(ctx); err != nil {
 		return nil, err
 	}
-	c := &cycle{profile: p, scheduler: s, explains: explains}
+	c := &cycle{profile: p, scheduler: s, explains: explains, statuses: map[string]*fwk.Status{}}
 	state := framework.NewCycleState()
 	d := &Result{Pod: pod, state: state}
 	result, err := simhooks.SchedulePod(ctx, s.scheduler, c, state, podInfo)
@@ -173,9 +173,6 @@ func (c *cycle) RunFilterPluginsWithNominatedPods(
 	if c.explains {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.statuses == nil {
-			c.statuses = map[string]*fwk.Status{}
-		}
 		c.statuses[node.Node().Name] = status
 	}
 	return status

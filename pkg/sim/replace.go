@@ -2,31 +2,18 @@ package sim
 
 import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
-
-// replacements returns the plugins that give the answers of a stock plugin faster, by the name of the stock plugin.
-func replacements() map[string]descriptor.Descriptor {
-	all := map[string]descriptor.Descriptor{}
-	for _, d := range plugins.All() {
-		if d.Replaces != "" {
-			all[d.Replaces] = d
-		}
-	}
-	return all
-}
 
 // withReplacements returns the profiles with replacements in the place of stock plugins. A profile that names one stays as it is.
 func withReplacements(profiles []schedulerconfig.KubeSchedulerProfile) []schedulerconfig.KubeSchedulerProfile {
 	changed := make([]schedulerconfig.KubeSchedulerProfile, len(profiles))
 	for i := range profiles {
 		profile := profiles[i].DeepCopy()
-		for stock, d := range replacements() {
-			if profile.Plugins != nil && !names(profile, d.Name) {
-				rename(profile, stock, d.Name)
+		for _, d := range plugins.All() {
+			if d.Replaces != "" && profile.Plugins != nil && !names(profile, d.Name) {
+				rename(profile, d.Replaces, d.Name)
 			}
 		}
 		changed[i] = *profile
@@ -60,15 +47,6 @@ func eachPlugin(profile *schedulerconfig.KubeSchedulerProfile, visit func(*sched
 			for i := range listed {
 				visit(&listed[i])
 			}
-		}
-	}
-}
-
-// addReplacements adds the factories of replacements that the registry does not have.
-func addReplacements(registry frameworkruntime.Registry) {
-	for name, factory := range plugins.Replacements() {
-		if registry[name] == nil {
-			registry[name] = factory
 		}
 	}
 }

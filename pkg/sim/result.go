@@ -155,7 +155,6 @@ func (c *cycle) setScores(n *NodeResult) {
 	}
 }
 
-// add adds the terms of a plugin.
 func (n *NodeResult) add(plugin string, terms explain.Terms) {
 	t := PluginTerms{Plugin: plugin, Terms: terms.List()}
 	if score := terms.Score(); !math.IsInf(score, 0) && !math.IsNaN(score) {
@@ -173,7 +172,6 @@ func (n *NodeResult) add(plugin string, terms explain.Terms) {
 	n.Terms = append(n.Terms, t)
 }
 
-// rank ranks the nodes that passed.
 func rank(nodes []NodeResult) {
 	var passed []*NodeResult
 	for i := range nodes {

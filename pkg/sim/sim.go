@@ -93,7 +93,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	if len(o.Configuration.Extenders) > 0 {
 		return nil, errors.New("extenders: they cannot be simulated; remove them to see how the scheduler decides without them")
 	}
-	client, err := newClient()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "simulation.invalid", Transport: noServer{}, QPS: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -149,13 +149,12 @@ func collecting(explainers map[minor.Handle][]explain.Explainer, registry framew
 			return pl, err
 		}
 	}
-	addReplacements(all)
+	for name, factory := range plugins.Replacements() {
+		if all[name] == nil {
+			all[name] = factory
+		}
+	}
 	return all
-}
-
-// newClient returns a client without a server.
-func newClient() (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(&rest.Config{Host: "simulation.invalid", Transport: noServer{}, QPS: -1})
 }
 
 type noServer struct{}
