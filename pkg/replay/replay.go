@@ -6,16 +6,25 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // Options select the pods and the policies.
@@ -119,4 +128,115 @@ func All(ctx context.Context, replays []Options, policies []engine.Policy, progr
 		reports = append(reports, r)
 	}
 	return reports, nil
+}
+
+// Command returns the command replay.
+func Command() *cobra.Command {
+	s, format := &Selection{}, &output.Flags{}
+	command := &cobra.Command{
+		Use:   "replay",
+		Short: "Compare scheduling policies on the same pods",
+		Long: `Replays a day of pods in simulated time, once per policy, and counts hot nodes. The scheduler's own code places the pods,
+with the profiles of your configuration. Their usage is the same for all policies.
+
+By default, pods are generated: bursts of replicas of some 1,650 workloads on 100 nodes. CPU usage follows traces of machines,
+generated like those of PlanetLab; --traces reads real ones. Equal seeds give equal pods.
+
+Policies beside your own:
+  stock       the stock scheduler
+  clairvoyant knows the future usage of placed pods: a bound for real policies
+
+To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
+stock+rebalance. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
+
+To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
+
+A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,
+		Example: `  # Stock scheduler and clairvoyant, on three generated days
+  kubectl plimsoll replay --seeds 3
+
+  # Your profiles too, on real traces, with a page of charts
+  kubectl plimsoll replay --config scheduler.yaml --traces ./traces --html report.html
+
+  # Your profiles on the last day of your cluster
+  kubectl plimsoll replay --config scheduler.yaml --prometheus http://localhost:9090 --since 24h
+
+  # The same as a file to share
+  kubectl plimsoll replay --prometheus http://localhost:9090 --save day.jsonl.gz --hash-names
+
+  # All scenarios, as JSON
+  kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
+		Args: kubectl.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runReplay(cmd, s, format)
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&s.Configs, "config", nil,
+		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
+	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
+		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; +rebalance moves pods")
+	s.Rebalance.AddFlags(flags)
+	flags.StringVar(&s.Scenario, "scenario", "base",
+		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
+	flags.StringVar(&s.Traces, "traces", "",
+		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
+	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
+	flags.IntVar(&s.Nodes, "nodes", 100, "number of nodes; the number of pods is proportional")
+	flags.StringVar(&s.Load, "load", "", "file of --save to replay")
+	flags.StringVar(&s.Save, "save", "", "file to save the pods to, without a replay: JSON Lines, gzipped if its name ends in .gz")
+	flags.BoolVar(&s.HashNames, "hash-names", false, "save hashes instead of names")
+	flags.StringVar(&s.Prometheus, "prometheus", "",
+		"http(s) URL of a Prometheus with metrics of cAdvisor and kube-state-metrics: replays its cluster")
+	flags.DurationVar(&s.Since, "since", 24*time.Hour,
+		fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
+	flags.StringVar(&s.TokenFile, "prometheus-token-file", "", "file with a bearer token for Prometheus")
+	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
+	flags.StringVar(&s.HTTPConfigFile, "prometheus-http-config-file", "",
+		"file of Prometheus' HTTP client configuration, in place of the two files above")
+	format.AddTo(flags)
+	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
+	return command
+}
+
+func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
+	if err := errors.Join(format.Validate(), s.Validate(cmd.Flags().Changed)); err != nil {
+		return err
+	}
+	policies, err := s.ReadPolicies()
+	if err != nil {
+		return err
+	}
+	if err := s.CheckWritable(); err != nil {
+		return err
+	}
+	replays, err := s.ReadInputs(cmd.Context(), func(missing string) { fmt.Fprintln(cmd.ErrOrStderr(), "Missing:", missing) })
+	if err != nil {
+		return err
+	}
+	if s.Save != "" {
+		return s.SaveInput(replays)
+	}
+	// A run uses one processor. Others would only wake up, for a fifth more processor time.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), Runs(replays, policies))))
+	bar := terminal.NewProgress(cmd.ErrOrStderr())
+	reports, err := All(cmd.Context(), replays, policies, bar.Set)
+	bar.Clear()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	if err != nil {
+		return err
+	}
+	if err := writeReplay(cmd, format, reports); err != nil {
+		return err
+	}
+	return s.WriteHTML(reports[0])
+}
+
+func writeReplay(cmd *cobra.Command, format *output.Flags, reports []*replayreport.Report) error {
+	if format.IsTable() {
+		return replayreport.WriteTables(cmd.OutOrStdout(), reports)
+	}
+	return format.Print(cmd, &replayreport.Result{Reports: reports}, nil)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,11 +15,17 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -327,5 +334,110 @@ func (e *engine) use(tick int) {
 	e.measured.next()
 	if counted {
 		e.figures.tick(tick)
+	}
+}
+
+// loadProvider gives plugins the simulated load. The watcher reads the simulated load at each Tick, not at each refreshInterval.
+type loadProvider struct {
+	measured *measured
+	watcher  *refresh.Watcher
+	source   *reading.Source
+	// used is true once a plugin has opened a reader.
+	used       bool
+	statistics []*statistics
+}
+
+var _ descriptor.LoadProvider = &loadProvider{}
+
+func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) *loadProvider {
+	watcher := refresh.NewWatcher(m, m.Name(), m, c, refresh.NewMetrics(registry))
+	return &loadProvider{measured: m, watcher: watcher, source: reading.NewSource(watcher.Publisher(), c)}
+}
+
+func (p *loadProvider) Open(_ context.Context, request reading.Request) (*reading.Reader, error) {
+	if len(request.Metrics) > 0 {
+		return nil, errors.New("a replay has no node metrics: leave the plugin out of the profile")
+	}
+	requirements := request.Requirements()
+	requirements.RefreshInterval = input.Tick
+	for _, window := range request.Windows {
+		p.measured.keep(window)
+	}
+	p.watcher.Register(requirements, request.Trust())
+	p.used = true
+	if request.Peak != nil {
+		return p.source.Reader(request, p.publisher(request.Peak.StatisticsSpec)), nil
+	}
+	return p.source.Reader(request, nil), nil
+}
+
+// publisher returns the publisher of a spec's statistics. Readers with the same spec share it.
+func (p *loadProvider) publisher(spec config.StatisticsSpec) *learned.Publisher {
+	for _, s := range p.statistics {
+		if s.spec == spec {
+			return s.publisher
+		}
+	}
+	s := newStatistics(spec, p.measured.capacity)
+	p.statistics = append(p.statistics, s)
+	return s.publisher
+}
+
+// refresh publishes the load of the ticks so far.
+func (p *loadProvider) refresh(ctx context.Context) error {
+	if !p.used {
+		return nil
+	}
+	return p.watcher.Refresh(ctx)
+}
+
+const ticksPerStatistics = int(refresh.WorkloadInterval / input.Tick)
+
+// statistics are of the workloads' usage, learned as a scheduler does: from each pod's mean over each refresh.WorkloadInterval.
+type statistics struct {
+	spec      config.StatisticsSpec
+	publisher *learned.Publisher
+	tally     *learned.Tally
+	// capacity is that of all nodes.
+	capacity podusage.Amounts
+}
+
+func newStatistics(spec config.StatisticsSpec, capacity podusage.Amounts) *statistics {
+	return &statistics{spec, learned.NewPublisher(), learned.NewTally(spec.WorkloadLabel, capacity), capacity}
+}
+
+// publish publishes the statistics with the interval that ends now.
+func (s *statistics) publish(now time.Time) {
+	bounds := learned.Config{History: s.spec.History.Duration, MaxWorkloads: refresh.MaxWorkloads}
+	s.publisher.Publish(s.publisher.Latest().WithTally(s.tally, now, refresh.WorkloadInterval, bounds))
+	s.tally = learned.NewTally(s.spec.WorkloadLabel, s.capacity)
+}
+
+// flush adds the pod's usage since the last observation to all statistics.
+func (e *engine) flush(i int) {
+	p, in := &e.pods[i], &e.Pods[i]
+	if p.ticks == 0 {
+		return
+	}
+	usage := podusage.Amounts{load.CPU: p.sum / float64(p.ticks), load.Memory: in.MemoryBytes}
+	of := e.Workloads[in.Workload].Requests
+	requests := podusage.Amounts{load.CPU: of.CPUMillis, load.Memory: of.MemoryBytes}
+	share := float64(p.ticks) / float64(ticksPerStatistics)
+	for _, s := range e.provider.statistics {
+		for r, u := range usage {
+			s.tally.Add(p.object, load.Resource(r), u, requests[r], share)
+		}
+	}
+	p.sum, p.ticks = 0, 0
+}
+
+func (e *engine) observe() {
+	for i := range e.nodes {
+		for _, j := range e.nodes[i].running {
+			e.flush(j)
+		}
+	}
+	for _, s := range e.provider.statistics {
+		s.publish(e.clock.Now())
 	}
 }

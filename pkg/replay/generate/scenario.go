@@ -1,12 +1,18 @@
 package generate
 
 import (
+	"bufio"
+	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
@@ -277,4 +283,143 @@ func (g *generator) request(w int) {
 	if g.rand.Float64() < 0.30/0.85 {
 		workload.Limits.CPUMillis = math.Ceil(max(request*(1.5+2.5*g.rand.Float64()), 2*usage))
 	}
+}
+
+// The parameters were fitted to CPU traces of PlanetLab on 2011-03-03, -06 and -09 (K. Park and V. Pai, "CoMon: a mostly-scalable
+// monitoring system for PlanetLab", 2006). A machine's utilizations are nearly lognormal and nearly without memory.
+const (
+	syntheticMachines = 1000
+	// logMean and logMeanSigma are mean and standard deviation of the logarithm of a machine's mean, in percent. Measured: 1.85 to
+	// 1.93, and 1.01 to 1.09.
+	logMean, logMeanSigma = 1.95, 1.12
+	maxMean               = 72.0
+	// logVariation and logVariationSigma are those of the standard deviation over the mean; measured: -0.33 to -0.13, and 0.66 to
+	// 0.87. Busy machines vary less: the correlation with the logarithm of the mean is -0.68 to -0.65.
+	logVariation, logVariationSigma = -0.22, 0.78
+	variationByMean                 = -0.72
+	// slowShare is the share of the variance that lasts for hours. Autocorrelations are 0.08 to 0.12 after 5 minutes, and 0.06 to 0.10
+	// after an hour. After four hours they are 0.02 to 0.03. slowMemory is the time, in steps, in which it falls by a factor of e.
+	slowShare, slowMemory = 0.18, 80.0
+	// commonShare is the share of the variance that all machines share: the correlation of two is 0.006 to 0.027.
+	commonShare = 0.018
+)
+
+// Synthetic returns a day of generated traces like those of PlanetLab. Equal seeds yield equal traces.
+func Synthetic(seed uint64) *Traces {
+	r := rand.New(rand.NewPCG(seed, 3))
+	t := &Traces{Name: fmt.Sprintf("generated day %d", seed)}
+	common := slowly(r)
+	for range syntheticMachines {
+		busy := r.NormFloat64()
+		mean := min(math.Exp(logMean+logMeanSigma*busy), maxMean)
+		other := math.Sqrt(1 - variationByMean*variationByMean)
+		variation := math.Exp(logVariation + logVariationSigma*(variationByMean*busy+other*r.NormFloat64()))
+		sigma := math.Sqrt(math.Log1p(variation * variation))
+		own, row := slowly(r), make([]float32, samplesPerDay)
+		for i := range row {
+			z := math.Sqrt(commonShare)*common[i] + math.Sqrt(slowShare)*own[i] + math.Sqrt(1-slowShare-commonShare)*r.NormFloat64()
+			percent := min(math.Round(mean*math.Exp(sigma*z-sigma*sigma/2)), 100)
+			row[i] = float32(percent / 100)
+		}
+		t.Machines = append(t.Machines, row)
+	}
+	return t
+}
+
+// slowly returns a day of autocorrelated normal values.
+func slowly(r *rand.Rand) []float64 {
+	keep := math.Exp(-1 / slowMemory)
+	values := make([]float64, samplesPerDay)
+	value := r.NormFloat64()
+	for i := range values {
+		values[i] = value
+		value = keep*value + math.Sqrt(1-keep*keep)*r.NormFloat64()
+	}
+	return values
+}
+
+// Traces are the CPU utilizations of machines over a day.
+type Traces struct {
+	// Name is that of the day.
+	Name string
+	// Machines holds a row per machine: its utilization, from 0 to 1, in each TraceStep.
+	Machines [][]float32
+}
+
+const (
+	// samplesPerDay is the length of a row.
+	samplesPerDay = int(input.Day / input.TraceStep)
+	// maxTraceBytes bounds the uncompressed size of a file.
+	maxTraceBytes = 64 << 20
+)
+
+// ReadTraces reads the files *.csv and *.csv.gz of a folder, by name. There is a file per day, and a row per machine. A row has a
+// CPU utilization in percent for each five minutes.
+func ReadTraces(folder string) ([]*Traces, error) {
+	var files []string
+	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: no file *.csv or *.csv.gz: want a file per day, a row per machine, %d CPU utilizations in percent",
+			folder, samplesPerDay)
+	}
+	slices.Sort(files)
+	var days []*Traces
+	for _, file := range files {
+		name, _, _ := strings.Cut(filepath.Base(file), ".")
+		parse := func(content io.Reader) (*Traces, error) { return parseTraces(name, content) }
+		t, err := input.ReadFile(file, maxTraceBytes, "leave out machines", parse)
+		if err != nil {
+			return nil, err
+		}
+		days = append(days, t)
+	}
+	return days, nil
+}
+
+func parseTraces(name string, content io.Reader) (*Traces, error) {
+	t := &Traces{Name: name}
+	lines := bufio.NewScanner(content)
+	for n := 1; lines.Scan(); n++ {
+		fields := strings.Split(strings.TrimSpace(lines.Text()), ",")
+		if len(fields) != samplesPerDay {
+			return nil, fmt.Errorf("line %d: %d values; write %d, one for each five minutes of a day", n, len(fields), samplesPerDay)
+		}
+		row := make([]float32, len(fields))
+		for i, field := range fields {
+			percent, err := strconv.ParseFloat(strings.TrimSpace(field), 32)
+			if err != nil || !(percent >= 0 && percent <= 100) {
+				return nil, fmt.Errorf("line %d: value %d is %q; write a CPU utilization in percent, from 0 to 100", n, i+1, field)
+			}
+			row[i] = float32(percent / 100)
+		}
+		t.Machines = append(t.Machines, row)
+	}
+	switch err := lines.Err(); {
+	case err != nil:
+		return nil, err
+	case len(t.Machines) == 0:
+		return nil, errors.New("no row")
+	}
+	return t, nil
+}
+
+func mean(values []float32) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += float64(v)
+	}
+	return sum / float64(len(values))
+}
+
+// sorted returns the used machines, sorted by mean.
+func (t *Traces) sorted() [][]float32 {
+	rows := slices.DeleteFunc(slices.Clone(t.Machines), func(row []float32) bool { return mean(row) == 0 })
+	slices.SortStableFunc(rows, func(a, b []float32) int { return cmp.Compare(mean(a), mean(b)) })
+	return rows
 }
