@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -25,9 +26,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
-
-// maxFormBytes bounds the form that moveFormToURL moves.
-const maxFormBytes = 1 << 20
 
 // SourceOptions replace the settings with which the configuration reaches its source of load, for users outside the cluster.
 type SourceOptions struct {
@@ -74,8 +72,7 @@ type access struct {
 	// filesAreHere reports whether the configuration's files are on this file system.
 	filesAreHere bool
 	// services are the namespaces and names of Services, by cluster IP and by name.namespace.
-	services map[string][2]string
-	// servicesErr says why the Services are unknown.
+	services    map[string][2]string
 	servicesErr error
 }
 
@@ -191,13 +188,11 @@ func couldBeService(host string) bool {
 
 func (a *access) replaced() bool { return a.SourceOptions != SourceOptions{} }
 
-// replace returns the address and the settings as the options replace them.
 func (a *access) replace(address string, cfg httpclient.Config) (string, httpclient.Config, error) {
 	if a.Address != "" {
-		if isLoopback(a.Address) { // such as a port-forward; the certificate has the server's name
-			if u, err := url.Parse(address); err == nil {
-				cfg.ServerName = u.Hostname()
-			}
+		local := text.HTTPURL(a.Address).Hostname()
+		if u, err := url.Parse(address); err == nil && (local == "localhost" || net.ParseIP(local).IsLoopback()) {
+			cfg.ServerName = u.Hostname() // the certificate behind a port-forward has the server's name
 		}
 		address = a.Address
 	}
@@ -219,15 +214,6 @@ func (a *access) replace(address string, cfg httpclient.Config) (string, httpcli
 		cfg = httpclient.Config{HTTPConfigFile: a.HTTPConfigFile, ServerName: cfg.ServerName, Timeout: cfg.Timeout}
 	}
 	return address, cfg, err
-}
-
-func isLoopback(address string) bool {
-	u, err := url.Parse(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // ErrFileInPod is the error of a file that only the scheduler's pod has.
@@ -260,21 +246,19 @@ func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
 
 // ServiceOf returns the Service that a host name such as prometheus.monitoring.svc names.
 func ServiceOf(host string) (namespace, name string, ok bool) {
-	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
-	if len(labels) < 3 || labels[2] != "svc" {
-		return "", "", false
+	if labels := strings.Split(strings.TrimSuffix(host, "."), "."); len(labels) >= 3 && labels[2] == "svc" {
+		return labels[1], labels[0], true
 	}
-	return labels[1], labels[0], true
+	return "", "", false
 }
 
 // serversOf returns the distinct addresses of the sources that the configuration's plugins read.
 func serversOf(configuration *schedulerconfig.KubeSchedulerConfiguration) []string {
-	var servers []string
+	servers := sets.New[string]()
 	for _, request := range plugins.LoadRequests(configuration) {
-		servers = append(servers, addressOf(request.Spec))
+		servers.Insert(addressOf(request.Spec))
 	}
-	slices.Sort(servers)
-	return slices.DeleteFunc(slices.Compact(servers), func(address string) bool { return address == "" })
+	return sets.List(servers.Delete(""))
 }
 
 // addressOf returns the address of the server that spec names; empty for metrics-server.
@@ -286,13 +270,9 @@ func addressOf(spec config.LoadSpec) string {
 type Route int
 
 const (
-	// Direct is a connection to the configured address.
 	Direct Route = iota
-	// Replaced is a connection to the address of --source-address.
 	Replaced
-	// ServiceProxy is the API server's proxy to a Service.
 	ServiceProxy
-	// Aggregation is the API server's aggregation of metrics.k8s.io.
 	Aggregation
 )
 
@@ -359,8 +339,7 @@ func StatusOf(err *httpclient.StatusError) *metav1.Status {
 
 // serviceProxy sends the requests for a server through the API server's proxy to its Service.
 type serviceProxy struct {
-	next http.RoundTripper
-	// proxy is the address of the proxy to the server at the API server.
+	next                     http.RoundTripper
 	proxy, apiServer, server *url.URL
 }
 
@@ -400,6 +379,7 @@ func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // moveFormToURL turns the POST of a query into a GET: a POST to the proxy needs permission to create.
 func moveFormToURL(r *http.Request) error {
+	const maxFormBytes = 1 << 20
 	defer closeBody(r)
 	form, err := io.ReadAll(io.LimitReader(r.Body, maxFormBytes+1))
 	if err != nil {

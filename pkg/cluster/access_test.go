@@ -49,9 +49,9 @@ func (p *prometheusOf) seen() []*http.Request {
 
 func decodedOf(t *testing.T, content string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
-	_, decoded, err := (&Configuration{Content: []byte(content)}).decode()
-	check.OK(t, err)
-	return decoded
+	c := &Configuration{Content: []byte(content)}
+	check.OK(t, c.decode())
+	return c.Decoded
 }
 
 // open opens a cluster of node n1 whose scheduler has the configuration.

@@ -44,8 +44,6 @@ type Options struct {
 	FilesAreHere bool
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
-	// Parallelism is the number of nodes that are evaluated at a time; 0 means the number of processors.
-	Parallelism int
 }
 
 // Cluster is a cluster in memory, with the load of its nodes. It is used by one goroutine at a time.
@@ -67,9 +65,6 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Parallelism == 0 {
-		o.Parallelism = runtime.GOMAXPROCS(0)
-	}
 	if o.IgnoreExtenders && len(o.Configuration.Extenders) > 0 {
 		o.Configuration = o.Configuration.DeepCopy()
 		o.Configuration.Extenders = nil
@@ -89,7 +84,7 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 		Plugins:       plugins.NewRegistry(p, o.Clock, registry.MustRegister),
 		Objects:       o.Objects,
 		Clock:         o.Clock,
-		Parallelism:   o.Parallelism,
+		Parallelism:   runtime.GOMAXPROCS(0),
 		KubeConfig:    c.KubeConfig,
 	})
 	if err != nil {
@@ -130,8 +125,7 @@ const StatisticsInterval = refresh.WorkloadInterval
 // Source is a source of load that plugins read, with the result and the route of its last refresh.
 type Source struct {
 	provider.SourceStatus
-	Route Route
-	// Address is the URL; empty if it has none.
+	Route   Route
 	Address string
 	// Proxy is the path of the Service in the API server, if Route is ServiceProxy.
 	Proxy string
@@ -166,9 +160,10 @@ type Statistics struct {
 func (c *Cluster) Statistics() []Statistics {
 	var all []Statistics
 	for _, s := range c.provider.AllStatistics() {
+		for _, err := range []*error{&s.Err, &s.HistoryErr, &s.UnmeasuredErr} {
+			*err = c.access.explain(s.Spec, *err)
+		}
 		route, _, _ := c.access.routeOf(s.Spec)
-		s.Err, s.HistoryErr = c.access.explain(s.Spec, s.Err), c.access.explain(s.Spec, s.HistoryErr)
-		s.UnmeasuredErr = c.access.explain(s.Spec, s.UnmeasuredErr)
 		all = append(all, Statistics{s, route})
 	}
 	return all
@@ -236,7 +231,6 @@ func (c *Cluster) podUsage(ctx context.Context, spec config.LoadSpec, namespace 
 	return usages, nil
 }
 
-// namespacedPods lists the pods of one namespace.
 type namespacedPods struct {
 	corelisters.PodLister
 	namespace string

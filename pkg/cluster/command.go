@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -43,14 +44,14 @@ func ChosenBy(flags *pflag.FlagSet) Chosen {
 	return chosen
 }
 
-// flags returns the flags with these names, as arguments after a space. rename returns a program's name of a flag; empty for none.
-func (c Chosen) flags(names []string, rename func(string) string) string {
+// flags returns the flags with these names, as arguments after a space. A program with other names has those of renamed alone.
+func (c Chosen) flags(names []string, renamed map[string]string) string {
 	var b strings.Builder
 	for _, name := range names {
 		for _, value := range c[name] {
-			if flag := rename(name); flag != "" {
+			if flag := renamed[name]; flag != "" || renamed == nil {
 				separator := map[bool]string{true: "=", false: " "}[value == "true"] // a boolean needs the equals sign
-				b.WriteString(" --" + flag + separator + text.ShellQuote(value))
+				b.WriteString(" --" + cmp.Or(flag, name) + separator + text.ShellQuote(value))
 			}
 		}
 	}
@@ -67,7 +68,7 @@ const kubectlMark, grantingMark, helmMark = "\x00k", "\x00g", "\x00h"
 // Kubectl returns a call of kubectl.
 func Kubectl(args ...string) Command { return Command("kubectl" + kubectlMark).With(args...) }
 
-// Granting returns a call of kubectl that grants a permission, as the user who impersonates another.
+// Granting is Kubectl as the user who impersonates another.
 func Granting(args ...string) Command { return Command("kubectl" + grantingMark).With(args...) }
 
 // Plugin returns a call of a subcommand of this program as kubectl's plugin.
@@ -99,10 +100,8 @@ func (c Command) Into(file string) Command { return c + Command(" > "+text.Shell
 
 // For returns the command as text, with the flags that choose the cluster.
 func (c Command) For(chosen Chosen) string {
-	own := func(name string) string { return name }
 	return strings.NewReplacer(
-		kubectlMark, chosen.flags(ofKubectl, own), grantingMark, chosen.flags(granting, own),
-		helmMark, chosen.flags(ofKubectl, func(name string) string { return ofHelm[name] }),
+		kubectlMark, chosen.flags(ofKubectl, nil), grantingMark, chosen.flags(granting, nil), helmMark, chosen.flags(ofKubectl, ofHelm),
 	).Replace(string(c))
 }
 

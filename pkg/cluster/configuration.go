@@ -84,7 +84,7 @@ func (c *Connection) Configuration(ctx context.Context, o ConfigurationOptions) 
 	if len(found.Content) > boundedfile.MaxConfigurationBytes {
 		return nil, fmt.Errorf("%s has more than %d bytes", found.Origin, boundedfile.MaxConfigurationBytes)
 	}
-	found.Findings, found.Decoded, found.Err = found.decode()
+	found.Err = found.decode()
 	return found, nil
 }
 
@@ -97,8 +97,8 @@ func (c *Connection) ValidConfiguration(ctx context.Context, o ConfigurationOpti
 	return found, err
 }
 
-// decode returns the configuration with defaults, and configlint's findings.
-func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
+// decode sets Findings and, if there is no error, Decoded.
+func (c *Configuration) decode() error {
 	lint := plugins.LintOptions()
 	lint.FilesAreElsewhere = !c.filesAreHere
 	if c.Workload != nil {
@@ -110,15 +110,16 @@ func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedu
 	}
 	decoded, findings, err := configlint.Check(c.Content, lint)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	c.Findings = findings
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(decoded); err != nil {
-		return findings, nil, err
+		return err
 	}
-	return findings, decoded, nil
+	c.Decoded = decoded
+	return nil
 }
 
-// find returns the configuration before its content is decoded.
 func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configuration, error) {
 	switch {
 	case o.File != "" && o.Scheduler != "":

@@ -25,10 +25,11 @@ const (
 	schedulerSelector, chartLabel, chartPrefix = "app.kubernetes.io/component=scheduler", "helm.sh/chart", "plimsoll-"
 	// Helm annotates the objects that it installs. Rendered manifests have the labels, and no annotation.
 	releaseAnnotation = "meta.helm.sh/release-name"
+	// desiredReplicas is an annotation of ReplicaSets: the number of replicas of the Deployment.
+	desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 	// The Deployment of OpenShift's Secondary Scheduler Operator.
 	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
-	// chooseAnother is the advice if discovery does not find the scheduler.
-	chooseAnother = "write --scheduler NAMESPACE/NAME or --config FILE"
+	chooseAnother                         = "write --scheduler NAMESPACE/NAME or --config FILE"
 )
 
 // own returns the scheduler of this program's pod, as with kubectl exec, if its configuration's file is here. Else it returns nil.
@@ -72,9 +73,6 @@ func podName() string {
 func (c *Connection) IsIn(w *Workload) bool {
 	return c.InPod && w != nil && slices.Contains(w.Pods, podName())
 }
-
-// desiredReplicas is the annotation of a ReplicaSet with its Deployment's number of replicas.
-const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
 // deploymentOf returns the Deployment of a pod; nil if it has none, or its ReplicaSet cannot be read.
 func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.Deployment {
@@ -190,20 +188,17 @@ func describe(schedulers []*Workload) (names, flags string) {
 // labeled returns the schedulers with the chart's labels, and the scheduler of OpenShift's operator.
 func (c *Connection) labeled(ctx context.Context) ([]*Workload, error) {
 	labeled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
-	var all []appsv1.Deployment
 	if err == nil {
-		all = slices.DeleteFunc(labeled.Items,
+		all := slices.DeleteFunc(labeled.Items,
 			func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
 		operators, getErr := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
-		switch {
-		case getErr == nil:
+		if getErr == nil {
 			all = append(all, *operators)
-		case !apierrors.IsNotFound(getErr) && len(all) == 0:
-			err = getErr
 		}
-	}
-	if err == nil {
-		return schedulers(all), nil
+		if len(all) > 0 || getErr == nil || apierrors.IsNotFound(getErr) {
+			return schedulers(all), nil
+		}
+		err = getErr
 	}
 	err = fmt.Errorf("look for the scheduler's Deployment: %w", err)
 	if apierrors.IsForbidden(err) {

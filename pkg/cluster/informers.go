@@ -33,8 +33,7 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			func(options *metav1.ListOptions) { options.FieldSelector = UnfinishedPods })
 	})
-	for i := range served {
-		k := &served[i]
+	for _, k := range served {
 		if _, err := factory.ForResource(k.GroupVersion().WithResource(k.Resource)); err != nil {
 			return nil, err
 		}
@@ -48,8 +47,7 @@ func (c *Connection) Informed() (needed []Permission, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range served {
-		k := &served[i]
+	for _, k := range served {
 		needed = append(needed, Permission{
 			Group: k.GroupResource.Group, Resource: k.Resource, Verbs: []string{"list", "watch"}, Purpose: "simulates the scheduler",
 		})
@@ -63,13 +61,18 @@ func (c *Connection) servedKinds() (served []kind, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		switch ok, err := c.serves(&all[i]); {
-		case err != nil:
-			return nil, err
-		case ok:
-			served = append(served, all[i])
+	for _, k := range all {
+		if k.isNew { // an older server may lack it
+			group, err := c.Client.Discovery().ServerResourcesForGroupVersion(k.GroupVersion().String())
+			if err != nil && !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("ask the API server for %s: %w", k.GroupVersion(), err)
+			}
+			serves := func(r metav1.APIResource) bool { return r.Name == k.Resource }
+			if err != nil || !slices.ContainsFunc(group.APIResources, serves) {
+				continue
+			}
 		}
+		served = append(served, k)
 	}
 	return served, nil
 }
@@ -113,19 +116,4 @@ func (f *Followed) OnChange(change func(object runtime.Object, gone bool)) error
 		}
 	}
 	return nil
-}
-
-// serves reports whether the API server has the kind. It only asks about kinds that older servers lack.
-func (c *Connection) serves(k *kind) (bool, error) {
-	if !k.isNew {
-		return true, nil
-	}
-	served, err := c.Client.Discovery().ServerResourcesForGroupVersion(k.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("ask the API server for %s: %w", k.GroupVersion(), err)
-	}
-	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == k.Resource }), nil
 }

@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -69,18 +69,10 @@ func readMetrics(ctx context.Context, request *rest.Request) (model.Vector, erro
 
 // ParseMetrics returns the samples of a text in Prometheus' format.
 func ParseMetrics(text io.Reader) (model.Vector, error) {
-	decoder := expfmt.SampleDecoder{
-		Dec: expfmt.NewDecoder(text, expfmt.NewFormat(expfmt.TypeTextPlain)), Opts: &expfmt.DecodeOptions{Timestamp: model.Now()},
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(text)
+	if err != nil {
+		return nil, err
 	}
-	var all model.Vector
-	for {
-		var family model.Vector
-		switch err := decoder.Decode(&family); {
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return nil, err
-		}
-		all = append(all, family...)
-	}
+	return expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: model.Now()}, slices.Collect(maps.Values(families))...)
 }

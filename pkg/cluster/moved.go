@@ -13,14 +13,12 @@ import (
 
 // Origin says which pod another one replaces, and why that one was moved.
 type Origin struct {
-	Pod  string `json:"pod"`
-	From string `json:"from"`
-	// At is when the pod was evicted.
-	At  time.Time `json:"at"`
-	Why string    `json:"why"`
+	Pod  string    `json:"pod"`
+	From string    `json:"from"`
+	At   time.Time `json:"at"`
+	Why  string    `json:"why"`
 }
 
-// String returns a text such as "web-1, moved from worker-1 at 2026-01-02T03:04:05Z: ...".
 func (o *Origin) String() string {
 	return fmt.Sprintf("%s, moved from %s at %s: %s", text.Excerpt(o.Pod), text.Excerpt(o.From), o.At.UTC().Format(time.RFC3339),
 		text.Excerpt(o.Why))

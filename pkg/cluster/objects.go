@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	// concurrentLists is the number of kinds that are listed at a time.
 	concurrentLists = 6
 	// UnfinishedPods is the field selector of the pods that have not ended, as the scheduler lists them.
 	UnfinishedPods = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
@@ -82,7 +81,6 @@ func (c *Connection) User(ctx context.Context) string {
 	return cmp.Or(review.Status.UserInfo.Username, UnknownUser)
 }
 
-// kind is a kind of objects.
 type kind struct {
 	schema.GroupVersionKind
 	schema.GroupResource
@@ -142,14 +140,18 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 	return objects, nil
 }
 
-// list returns all objects of the kind.
 func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error) {
 	if c.held != nil {
 		if objects := c.held(k.Kind); objects != nil {
 			return objects, nil
 		}
 	}
-	client, err := c.restClient(k.GroupVersion())
+	cfg, version := rest.CopyConfig(c.KubeConfig), k.GroupVersion()
+	cfg.GroupVersion, cfg.APIPath, cfg.NegotiatedSerializer = &version, "/apis", scheme.Codecs.WithoutConversion()
+	if version.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	client, err := rest.RESTClientForConfigAndClient(cfg, c.http)
 	if err != nil {
 		return nil, err
 	}
@@ -176,15 +178,4 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 		return nil
 	})
 	return objects, err
-}
-
-// restClient returns a client of the API group's version.
-func (c *Connection) restClient(version schema.GroupVersion) (*rest.RESTClient, error) {
-	cfg := rest.CopyConfig(c.KubeConfig)
-	cfg.GroupVersion, cfg.APIPath = &version, "/apis"
-	if version.Group == "" {
-		cfg.APIPath = "/api"
-	}
-	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	return rest.RESTClientForConfigAndClient(cfg, c.http)
 }

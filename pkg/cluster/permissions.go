@@ -30,7 +30,6 @@ type Permission struct {
 	Purpose string
 }
 
-// String names the permission, such as "list, watch nodes.metrics.k8s.io".
 func (p *Permission) String() string {
 	text := strings.Join(p.Verbs, ", ") + " " + ResourceName(p.Group, p.Resource)
 	if p.Name != "" {
@@ -62,7 +61,6 @@ func Subject(user string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
 }
 
-// subjectFlag returns the flag that makes kubectl bind a role to the user.
 func subjectFlag(user string) string {
 	subject := Subject(user)
 	if subject.Kind == rbacv1.ServiceAccountKind {
@@ -157,6 +155,9 @@ func Grants(permissions []Permission, subject rbacv1.Subject) string {
 		}
 		rules[p.Namespace] = append(rules[p.Namespace], rule)
 	}
+	meta := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
 	var documents []string
 	for _, namespace := range slices.Sorted(maps.Keys(rules)) {
 		sum := sha256.Sum256([]byte(fmt.Sprint(subject, rules[namespace])))
@@ -165,21 +166,16 @@ func Grants(permissions []Permission, subject rbacv1.Subject) string {
 		if namespace != "" {
 			kind = "Role"
 		}
-		documents = append(documents,
-			marshal(rbacv1.Role{TypeMeta: typeMeta(kind), ObjectMeta: metadata, Rules: rules[namespace]}),
-			marshal(rbacv1.RoleBinding{
-				TypeMeta: typeMeta(kind + "Binding"), ObjectMeta: metadata, Subjects: []rbacv1.Subject{subject},
+		for _, object := range []any{
+			rbacv1.Role{TypeMeta: meta(kind), ObjectMeta: metadata, Rules: rules[namespace]},
+			rbacv1.RoleBinding{
+				TypeMeta: meta(kind + "Binding"), ObjectMeta: metadata, Subjects: []rbacv1.Subject{subject},
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: metadata.Name},
-			}))
+			},
+		} {
+			document, _ := yaml.Marshal(object) // it never fails for these types
+			documents = append(documents, string(document))
+		}
 	}
 	return strings.Join(documents, "---\n")
-}
-
-func typeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
-}
-
-func marshal(object any) string {
-	text, _ := yaml.Marshal(object) // it never fails for these types
-	return string(text)
 }

@@ -42,25 +42,20 @@ func (c *Connection) Server(ctx context.Context) (Server, error) {
 	received := time.Now()
 	const maxBytes = 64 << 10
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes))
-	if err != nil {
-		return Server{}, fmt.Errorf("read the API server's version: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return Server{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, text.Excerpt(string(body)))
-	}
 	var info version.Info
-	if err := json.Unmarshal(body, &info); err != nil {
+	switch {
+	case err == nil && resp.StatusCode != http.StatusOK:
+		return Server{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, text.Excerpt(string(body)))
+	case err == nil:
+		err = json.Unmarshal(body, &info)
+	}
+	if err != nil {
 		return Server{}, fmt.Errorf("read the API server's version: %w", err)
 	}
 	server := Server{GitVersion: text.Excerpt(info.GitVersion)}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		// The header Date drops the fraction of a second: half a second on average.
-		server.Skew, server.SkewKnown = skewOf(date.Add(time.Second/2), sent, received), true
+		// The header Date, of some moment between sent and received, drops the fraction of a second: half a second on average.
+		server.Skew, server.SkewKnown = date.Add(time.Second/2).Sub(sent.Add(received.Sub(sent)/2)), true
 	}
 	return server, nil
-}
-
-// skewOf returns how far a clock is ahead that showed date at some moment between sent and received.
-func skewOf(date, sent, received time.Time) time.Duration {
-	return date.Sub(sent.Add(received.Sub(sent) / 2))
 }

@@ -19,14 +19,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
-// schedulerProgram is the file name of the scheduler.
-const schedulerProgram = "kube-scheduler"
-
-// ShadowCommand is the command of kubectl-plimsoll that decides, and places no pods.
-const ShadowCommand = "shadow"
-
-// RebalancerProgram is the file name of the rebalancer.
-const RebalancerProgram = "rebalancer"
+// The programs, by file name, and the command of kubectl-plimsoll that decides and places no pods.
+const (
+	schedulerProgram  = "kube-scheduler"
+	RebalancerProgram = "rebalancer"
+	ShadowCommand     = "shadow"
+)
 
 // Workload is a scheduler that runs in the cluster.
 type Workload struct {
@@ -86,7 +84,6 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	return w
 }
 
-// String names the workload, such as "Deployment plimsoll-system/plimsoll".
 func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
 
 // Failure says why pods of the Deployment could not be created, such as an API server's refusal; empty if they could.
@@ -137,7 +134,6 @@ func (w *Workload) options() (*pflag.FlagSet, *options.Options) {
 	return flags, all
 }
 
-// configFile returns the value of --config, which may be empty.
 func (w *Workload) configFile() string {
 	file, _ := w.Flags().GetString("config") // every scheduler has the flag
 	return file
