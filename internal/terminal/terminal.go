@@ -8,11 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
+	"golang.org/x/time/rate"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
@@ -108,9 +108,7 @@ func escaped(args []any) []any {
 type Progress struct {
 	out   io.Writer
 	start time.Time
-
-	mu   sync.Mutex
-	last time.Time
+	shown rate.Sometimes
 }
 
 // NewProgress returns a progress bar on out, or nil if out is not a terminal.
@@ -118,25 +116,20 @@ func NewProgress(out io.Writer) *Progress {
 	if StyleOf(out).Width == 0 {
 		return nil
 	}
-	return &Progress{out: out, start: time.Now()}
+	return &Progress{out: out, start: time.Now(), shown: rate.Sometimes{Interval: 200 * time.Millisecond}}
 }
 
 // Set shows the completed share, in [0, 1].
 func (b *Progress) Set(done float64) {
-	if b == nil {
+	if b == nil || done <= 0 {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	const interval, width = 200 * time.Millisecond, 30
-	now := time.Now()
-	if now.Sub(b.last) < interval || done <= 0 {
-		return
-	}
-	b.last = now
-	remaining := time.Duration(float64(now.Sub(b.start)) * (1 - done) / done).Round(time.Second)
-	bar := strings.Repeat("=", int(done*width))
-	_, _ = fmt.Fprintf(b.out, "\r[%-*s] %3.0f %%, %s left   ", width, bar, 100*done, remaining)
+	b.shown.Do(func() {
+		const width = 30
+		remaining := time.Duration(float64(time.Since(b.start)) * (1 - done) / done).Round(time.Second)
+		bar := strings.Repeat("=", int(done*width))
+		_, _ = fmt.Fprintf(b.out, "\r[%-*s] %3.0f %%, %s left   ", width, bar, 100*done, remaining)
+	})
 }
 
 // Clear removes the bar.

@@ -16,15 +16,6 @@ var Theme string
 //go:embed base.js
 var Script string
 
-//go:embed uplot/LICENSE
-var uPlotLicense string
-
-//go:embed uplot/uPlot.iife.min.js
-var uPlotScript string
-
-//go:embed uplot/uPlot.min.css
-var uPlotStyle string
-
 // ReadPage returns an embedded file, which must exist.
 func ReadPage(files embed.FS, name string) string {
 	content, err := files.ReadFile(name)
@@ -33,12 +24,6 @@ func ReadPage(files embed.FS, name string) string {
 	}
 	return string(content)
 }
-
-// ChartScript returns the script that defines uPlot.
-func ChartScript() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotScript }
-
-// ChartStyle returns the style of charts.
-func ChartStyle() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotStyle }
 
 // CSPSource returns the source expression that allows one inline script or style in a Content-Security-Policy.
 func CSPSource(content string) string {

@@ -4,6 +4,10 @@ import (
 	"bufio"
 	"cmp"
 	"compress/gzip"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -281,7 +285,7 @@ func within(v, from, below float64) bool { return v >= from && v < below }
 
 // HashNames replaces names with hashes by a random key. Equal names stay equal.
 func (in *Input) HashNames() {
-	hash := text.NameHash()
+	hash := nameHash()
 	in.Name = "hashed"
 	for i := range in.Nodes {
 		in.Nodes[i].Name, in.Nodes[i].Zone = hash("node", in.Nodes[i].Name), hash("zone", in.Nodes[i].Zone)
@@ -289,5 +293,20 @@ func (in *Input) HashNames() {
 	for i := range in.Workloads {
 		w := &in.Workloads[i]
 		w.Namespace, w.Name = hash("namespace", w.Namespace), hash("workload", w.Name)
+	}
+}
+
+// nameHash returns a function that hashes names by a random key, as kind-HASH. Equal names of a kind stay equal, and an empty name
+// stays empty.
+func nameHash() func(kind, name string) string {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails
+	return func(kind, name string) string {
+		if name == "" {
+			return ""
+		}
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(kind + "\x00" + name))
+		return kind + "-" + hex.EncodeToString(h.Sum(nil)[:8])
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
-//go:embed page.gohtml page.css page.js
+//go:embed page.gohtml page.css page.js uplot
 var files embed.FS
 
 // numColors is the number of colors in page.css beside those of stock and clairvoyant. More lines are dashed.
@@ -42,8 +42,11 @@ func (r *Report) render() ([]byte, error) {
 		return nil, fmt.Errorf("parse the report's template: %w", err)
 	}
 	p := newPage(r)
-	p.Style = template.CSS(webserver.ChartStyle() + webserver.Theme + webserver.ReadPage(files, "page.css"))
-	p.Script = template.JS(webserver.ChartScript() + webserver.Script + webserver.ReadPage(files, "page.js"))
+	chart := func(name string) string { // of uPlot
+		return "/*\n" + webserver.ReadPage(files, "uplot/LICENSE") + "*/\n" + webserver.ReadPage(files, "uplot/"+name)
+	}
+	p.Style = template.CSS(chart("uPlot.min.css") + webserver.Theme + webserver.ReadPage(files, "page.css"))
+	p.Script = template.JS(chart("uPlot.iife.min.js") + webserver.Script + webserver.ReadPage(files, "page.js"))
 	p.ScriptHash = webserver.CSPSource(string(p.Script))
 	var page bytes.Buffer
 	if err := content.Execute(&page, p); err != nil {
