@@ -3,10 +3,17 @@
 package hosted
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +22,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 // Config says where a service is and what to read. It must be valid and complete: nothing is checked or defaulted here.
@@ -136,4 +145,138 @@ func (s *Source) measurable(request source.Request) ([]*corev1.Node, error) {
 		return nil, source.ErrNoNodes
 	}
 	return nodes, nil
+}
+
+// Client sends requests to the API of a service.
+type Client struct {
+	*httpclient.Client
+	// hint returns the setting to check for a status other than 200, or "".
+	hint func(status int) string
+}
+
+// Request is a request to a path of the API.
+type Request struct {
+	Method, Path string
+	Parameters   url.Values
+	// Body is JSON, or nil.
+	Body []byte
+	// Nodes is the number of nodes in the response, and MaxBytes the largest size of the response.
+	Nodes    int
+	MaxBytes int64
+}
+
+// Do sends the request and decodes the response. The error names the URL and the setting to check.
+func (c *Client) Do(ctx context.Context, r Request, decode func(*jsonstream.Decoder) error) error {
+	u := c.URL(r.Path)
+	u.RawQuery = r.Parameters.Encode()
+	var body io.Reader = http.NoBody
+	if r.Body != nil {
+		body = bytes.NewReader(r.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), body)
+	if err != nil {
+		return c.Explain(err)
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	return c.Exchange(req, r.MaxBytes, func(resp *http.Response) error {
+		if resp.StatusCode == http.StatusOK {
+			return c.decode(ctx, resp.Body, r.Nodes, decode)
+		}
+		refusal := c.NewStatusError(resp)
+		refusal.Hint = c.hint(refusal.Code)
+		return refusal
+	})
+}
+
+func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode func(*jsonstream.Decoder) error) error {
+	dec := jsonstream.NewDecoder(body, source.MaxElements(nodes))
+	err := decode(dec)
+	if err == nil {
+		err = dec.End()
+	}
+	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
+		err = failed.Unwrap()
+		if ctx.Err() != nil {
+			err = ctx.Err() // which may have closed the connection
+		} else if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("the connection ended before the response was complete: %w", err)
+		}
+	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the response is not complete JSON: %w: check that address is the API's, and not a login page's", err)
+	}
+	err = c.Explain(err)
+	if source.IsTooLarge(err) {
+		err = fmt.Errorf("%w, the bound for %d nodes: set clusterName or hostNameSuffix to read this cluster's hosts alone", err, nodes)
+	}
+	return err
+}
+
+const (
+	// defaultWait is the wait after a refusal without a reset time: limits are per minute or longer.
+	defaultWait = time.Minute
+	// longestWait bounds the wait that a service can demand.
+	longestWait = time.Hour
+	// Numbers of seconds from minUnixSeconds on, which is in 2001, are times. Those from maxUnixSeconds on, in 5138, are invalid.
+	minUnixSeconds, maxUnixSeconds = 1e9, 1e11
+)
+
+// RateLimit delays queries until a service resets its limit. The zero value delays none. It is not safe for concurrent use.
+type RateLimit struct{ reset time.Time }
+
+// LimitedError is a query that was not sent: the service accepts none before Reset.
+type LimitedError struct{ Reset time.Time }
+
+// Error names the time.
+func (e *LimitedError) Error() string {
+	return fmt.Sprintf(
+		"the service's rate limit is reached, no query is sent before %s: raise refreshInterval or share a load-watcher service",
+		e.Reset.UTC().Format("15:04:05 UTC"),
+	)
+}
+
+// Check returns a *LimitedError before the limit is reset.
+func (l *RateLimit) Check(now time.Time) error {
+	if wait := l.reset.Sub(now); wait > 0 && wait <= longestWait { // a longer one means that the clock went back
+		return &LimitedError{Reset: l.reset}
+	}
+	return nil
+}
+
+// Observe returns err, with the time of the reset if the rate of queries was refused.
+func (l *RateLimit) Observe(now time.Time, err error) error {
+	refused, ok := errors.AsType[*httpclient.StatusError](err)
+	if !ok || refused.Code != http.StatusTooManyRequests {
+		return err
+	}
+	l.reset = now.Add(waitOf(refused.Header, now))
+	return text.WithText(errors.Join(err, &LimitedError{Reset: l.reset}), fmt.Sprintf("%v: %v", err, &LimitedError{Reset: l.reset}))
+}
+
+// waitOf returns the wait in the headers of a refusal: Retry-After, or else X-RateLimit-Reset.
+func waitOf(header http.Header, now time.Time) time.Duration {
+	for _, name := range []string{"Retry-After", "X-RateLimit-Reset"} {
+		if wait := waitUntil(header.Get(name), now); wait > 0 {
+			return min(wait, longestWait)
+		}
+	}
+	return defaultWait
+}
+
+// waitUntil returns the wait in a header; 0 if it has none. The header is a date or a number of seconds from now.
+// Gateways write a number of seconds since 1970.
+func waitUntil(text string, now time.Time) time.Duration {
+	if at, err := http.ParseTime(text); err == nil {
+		return at.Sub(now)
+	}
+	seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	switch {
+	case err != nil || !(seconds > 0 && seconds < maxUnixSeconds):
+		return 0
+	case seconds >= minUnixSeconds:
+		return time.Unix(int64(seconds), 0).Sub(now)
+	}
+	return time.Duration(seconds * float64(time.Second))
 }

@@ -8,10 +8,15 @@ package signalfx
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
 // fineStep is the interval of points for windows below two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
@@ -148,4 +154,189 @@ func (s *Source) lacksHosts(r load.Resource, series map[string]hosted.Series, no
 		}
 	}
 	return false
+}
+
+const (
+	tokenHeader = "X-SF-Token"
+	pageSize    = 10_000
+	// maxPages bounds the requests for the hosts of one query.
+	maxPages = 16
+)
+
+type client struct{ *hosted.Client }
+
+// values returns the query's series over the range, by ID. It returns series and an error if the response is partial.
+func (c client) values(
+	ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int,
+) (map[string]hosted.Series, error) {
+	const path = "v1/timeserieswindow"
+	var response *values
+	err := c.get(ctx, path, url.Values{
+		"query": {query}, "startMs": {strconv.FormatInt(rng.From(now).UnixMilli(), 10)},
+		"endMs": {strconv.FormatInt(now.UnixMilli(), 10)}, "resolution": {strconv.FormatInt(rng.Step.Milliseconds(), 10)},
+	}, nodes, rng.MaxBytes(nodes), func(dec *jsonstream.Decoder) (err error) {
+		response, err = decodeValues(dec, rng, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(response.errors) > 0 {
+		for i, text := range response.errors {
+			response.errors[i] = c.Excerpt(text)
+		}
+		err = fmt.Errorf("GET %s: the response is partial: %s", c.Endpoint(path), text.FirstN(response.errors))
+	}
+	return response.series, err
+}
+
+func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
+	hosts := map[string]string{}
+	offset := 0
+	for range maxPages {
+		var page *page
+		err := c.get(ctx, "v2/metrictimeseries", url.Values{
+			"query": {query}, "limit": {strconv.Itoa(pageSize)}, "offset": {strconv.Itoa(offset)},
+		}, nodes, source.MaxResponseBytes(nodes), func(dec *jsonstream.Decoder) (err error) {
+			page, err = decodePage(dec)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, series := range page.results {
+			if series.Dimensions.Host != "" {
+				hosts[series.ID] = series.Dimensions.Host
+			}
+		}
+		offset += len(page.results)
+		if len(page.results) == 0 || float64(offset) >= float64(page.count) || int64(offset) >= source.MaxElements(nodes) {
+			break
+		}
+	}
+	return hosts, nil
+}
+
+func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64,
+	decode func(*jsonstream.Decoder) error,
+) error {
+	r := hosted.Request{Method: http.MethodGet, Path: path, Parameters: parameters, Nodes: nodes, MaxBytes: maxBytes}
+	return c.Do(ctx, r, decode)
+}
+
+func hint(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "token or tokenFile is missing, wrong, expired or of another realm than address: https://api.<realm>.signalfx.com"
+	case http.StatusForbidden:
+		return "the access token (token, tokenFile) lacks the authorization scope API: add the scope, or set another token"
+	case http.StatusNotFound:
+		return "no API is served there: set address to https://api.<realm>.signalfx.com"
+	case http.StatusBadRequest:
+		return "if queries, clusterName or hostNameSuffix are set, check them"
+	}
+	return ""
+}
+
+const maxErrors = 5
+
+type values struct {
+	// series are by ID.
+	series map[string]hosted.Series
+	errors []string
+}
+
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, and summarizes each series over the
+// windows of rng, as fractions. A value that is not a number is a gap.
+func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
+	v := &values{}
+	var raw [][]hosted.Number
+	var points []hosted.Point
+	err := dec.Object(func(key string) error {
+		switch key {
+		case "data":
+			v.series = map[string]hosted.Series{}
+			return dec.Object(func(id string) error {
+				raw = raw[:0]
+				err := dec.Decode(&raw)
+				if err == nil {
+					points, err = appendPoints(points[:0], raw)
+				}
+				v.series[id] = rng.Summarize(points, now)
+				return err
+			})
+		case "errors":
+			return dec.Array(func() error {
+				if len(v.errors) == maxErrors {
+					return dec.Skip()
+				}
+				var text json.RawMessage
+				err := dec.Decode(&text)
+				v.errors = append(v.errors, string(text))
+				return err
+			})
+		}
+		return dec.Skip()
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case v.series == nil && len(v.errors) == 0:
+		return nil, errors.New("not a response of the SignalFx API: no \"data\" field")
+	}
+	return v, nil
+}
+
+func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, error) {
+	for _, pair := range raw {
+		if len(pair) != 2 {
+			return nil, fmt.Errorf("a point has %d numbers: a pair of a time and a value is needed", len(pair))
+		}
+		at, err := pair[0].Time()
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, hosted.Point{Time: at, Value: float64(pair[1]) / 100})
+	}
+	return points, nil
+}
+
+type metadata struct {
+	ID         string `json:"id"`
+	Dimensions struct {
+		Host string `json:"host"`
+	} `json:"dimensions"`
+}
+
+type page struct {
+	results []metadata
+	// count is the number of results on all pages; NaN if unknown.
+	count hosted.Number
+}
+
+// decodePage reads {"count": <n>, "results": [{"id": "<id>", "dimensions": {"host": "<host>", …}}, …]}.
+func decodePage(dec *jsonstream.Decoder) (*page, error) {
+	p, hasResults := &page{count: hosted.Number(math.NaN())}, false
+	err := dec.Object(func(key string) error {
+		switch key {
+		case "count":
+			return dec.Decode(&p.count)
+		case "results":
+			hasResults = true
+			return dec.Array(func() error {
+				var m metadata
+				err := dec.Decode(&m)
+				p.results = append(p.results, m)
+				return err
+			})
+		}
+		return dec.Skip()
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !hasResults:
+		return nil, errors.New("not a response of the SignalFx API: no \"results\" field")
+	}
+	return p, nil
 }

@@ -7,9 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
 
@@ -161,4 +167,176 @@ func decodeValue(dec *jsonstream.Decoder, into any) error {
 		return err
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
+}
+
+// ErrUndated is a document without the time of its values.
+var ErrUndated = errors.New("neither window.end nor timestamp is set")
+
+// lastSecond is the last of the year 9999. Far beyond it, a time.Time wraps into the past.
+const lastSecond = 253402300799
+
+// ErrTooLate is a document whose values are dated after the year 9999.
+var ErrTooLate = errors.New("dated after the year 9999")
+
+const percent = 100
+
+// Samples returns one sample for each host with a mean of CPU or memory, sorted by host. Values that
+// cannot have been measured are left out.
+//   - Average is preferred to Latest, and Latest to Unset. A deviation without any of them does not count.
+//   - Of several values of a type and operator, the highest counts.
+//   - A sample of Latest alone is momentary, with a Window of 0. All others are over the document's window.
+//   - Samples end at window.end, or else at the timestamp. It fails with ErrUndated without both,
+//     and with ErrTooLate after the year 9999.
+func (d *Document) Samples() ([]load.Sample, error) {
+	end := d.Window.End
+	if end <= 0 {
+		end = d.Timestamp
+	}
+	if end <= 0 {
+		return nil, ErrUndated
+	}
+	if end > lastSecond {
+		return nil, fmt.Errorf("%w: window.end or timestamp is %d; want seconds since 1970", ErrTooLate, end)
+	}
+	window := d.Window.span()
+	samples := make([]load.Sample, 0, len(d.Data.NodeMetricsMap))
+	for _, host := range slices.Sorted(maps.Keys(d.Data.NodeMetricsMap)) {
+		metrics := d.Data.NodeMetricsMap[host].Metrics
+		cpu, cpuOfWindow := statOf(metrics, CPU)
+		memory, memoryOfWindow := statOf(metrics, Memory)
+		s := load.Sample{Node: host, End: time.Unix(end, 0), Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
+		if !s.Stats.Known() {
+			continue
+		}
+		if cpuOfWindow || memoryOfWindow {
+			s.Window = window
+		}
+		samples = append(samples, s)
+	}
+	return samples, nil
+}
+
+// Rejected counts the values of CPU and memory that cannot have been measured.
+func (d *Document) Rejected() (rejected map[load.Rejection]int) {
+	for _, host := range d.Data.NodeMetricsMap {
+		for i := range host.Metrics {
+			if reason := host.Metrics[i].rejection(); reason != load.Accepted {
+				if rejected == nil {
+					rejected = map[load.Rejection]int{}
+				}
+				rejected[reason]++
+			}
+		}
+	}
+	return rejected
+}
+
+// rejection returns why the value of CPU or memory cannot have been measured; Accepted for another metric, or without a value.
+func (m *Metric) rejection() load.Rejection {
+	if m.Value == nil || m.Type != CPU && m.Type != Memory {
+		return load.Accepted
+	}
+	return load.RejectionOf(*m.Value)
+}
+
+// span returns the duration or, if it is invalid, the time from start to end; 0 if neither is positive.
+func (w Window) span() time.Duration {
+	if d, err := time.ParseDuration(w.Duration); err == nil && d > 0 {
+		return d
+	}
+	const longest = int64(math.MaxInt64 / time.Second)
+	if w.Start > 0 && w.End > w.Start && w.End-w.Start <= longest {
+		return time.Duration(w.End-w.Start) * time.Second
+	}
+	return 0
+}
+
+// statOf returns the statistic of a resource type, and whether any part of it was measured over a window.
+func statOf(metrics []Metric, resourceType string) (stat load.Stat, ofWindow bool) {
+	highest := map[string]float64{} // by operator
+	for i := range metrics {
+		if m := &metrics[i]; m.Type == resourceType && m.Value != nil && m.rejection() == load.Accepted {
+			if value, ok := highest[m.Operator]; !ok || *m.Value > value {
+				highest[m.Operator] = *m.Value
+			}
+		}
+	}
+	deviation, deviates := highest[StandardDeviation]
+	for _, operator := range []string{Average, Latest, Unset} {
+		mean, ok := highest[operator]
+		if !ok {
+			continue
+		}
+		stat = load.Stat{Mean: mean / percent, StdDev: math.NaN(), Known: true}
+		if deviates {
+			stat.StdDev = deviation / percent
+		}
+		return stat, operator != Latest || deviates
+	}
+	return load.Stat{}, false
+}
+
+// FromSamples returns the document, made at a time, of the samples over window and of momentary ones, with operator Latest.
+// It omits samples over other windows, and values that JSON cannot express.
+//
+// The format has one end for all nodes: the earliest End of the samples and made, so that no load passes for newer. Omit samples
+// that are not fresh.
+func FromSamples(source string, made time.Time, window time.Duration, samples []load.Sample) *Document {
+	hosts := make(map[string]NodeMetrics, len(samples))
+	end := made
+	for i := range samples {
+		s := &samples[i]
+		if s.Window != window && s.Window != 0 {
+			continue
+		}
+		before := hosts[s.Node].Metrics
+		metrics := appendMetrics(before, CPU, s.Stats[load.CPU], s.Window)
+		metrics = appendMetrics(metrics, Memory, s.Stats[load.Memory], s.Window)
+		if len(metrics) == len(before) {
+			continue
+		}
+		hosts[s.Node] = NodeMetrics{Metrics: metrics}
+		if s.End.Before(end) {
+			end = s.End
+		}
+	}
+	return &Document{
+		Timestamp: made.Unix(), Window: Window{Duration: formatDuration(window), Start: end.Add(-window).Unix(), End: end.Unix()},
+		Source: source, Data: Data{NodeMetricsMap: hosts},
+	}
+}
+
+func appendMetrics(metrics []Metric, resourceType string, stat load.Stat, window time.Duration) []Metric {
+	mean, deviation := stat.Mean*percent, stat.StdDev*percent
+	if !stat.Known || !isFinite(mean) {
+		return metrics
+	}
+	metric := func(operator string, value float64) Metric {
+		return Metric{
+			Name: strings.ToLower(resourceType) + "_utilization", Type: resourceType, Operator: operator, Rollup: formatDuration(window),
+			Value: &value,
+		}
+	}
+	if window == 0 {
+		return append(metrics, metric(Latest, mean)) // a moment has no deviation
+	}
+	metrics = append(metrics, metric(Average, mean))
+	if isFinite(deviation) {
+		metrics = append(metrics, metric(StandardDeviation, deviation))
+	}
+	return metrics
+}
+
+func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// formatDuration returns 15m where time.Duration.String returns 15m0s.
+func formatDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
