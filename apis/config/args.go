@@ -1,7 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -136,4 +139,87 @@ func (a *PeaksArgs) HasPowerModels() bool { return len(a.NodePowerModel)+len(a.N
 // AddDefaultPowerModel adds a power model for all nodes without another.
 func (a *PeaksArgs) AddDefaultPowerModel(model PowerModel) {
 	a.NodePowerModels = append(a.NodePowerModels, NodePowerModel{PowerModel: model})
+}
+
+// The plugins' names in a KubeSchedulerConfiguration.
+const (
+	DecisionRecord               = "DecisionRecord"
+	IncrementalInterPodAffinity  = "IncrementalInterPodAffinity"
+	IncrementalPodTopologySpread = "IncrementalPodTopologySpread"
+	LoadThreshold                = "LoadThreshold"
+	LoadVariationRiskBalancing   = "LoadVariationRiskBalancing"
+	LowRiskOverCommitment        = "LowRiskOverCommitment"
+	NodeMetrics                  = "NodeMetrics"
+	Peaks                        = "Peaks"
+	PredictedPeak                = "PredictedPeak"
+	RequestBounds                = "RequestBounds"
+	TargetLoadPacking            = "TargetLoadPacking"
+)
+
+// MinNodeScore and MaxNodeScore bound a plugin's score of a node before its weight. Kubernetes' own constants are in another
+// package in 1.34, and deprecated since 1.36.
+const (
+	MinNodeScore int64 = 0
+	MaxNodeScore int64 = 100
+)
+
+// PluginNames returns the names of all plugins.
+func PluginNames() []string {
+	return []string{
+		DecisionRecord, IncrementalInterPodAffinity, IncrementalPodTopologySpread, LoadThreshold, LoadVariationRiskBalancing,
+		LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak, RequestBounds, TargetLoadPacking,
+	}
+}
+
+// RejectRule rejects the nodes whose value of a metric is above or below a bound. The zero value rejects none.
+type RejectRule struct {
+	operator string
+	bound    float64
+}
+
+// ParseRejectRule parses a rule such as "> 5": one of >, >=, <, <= and a finite number. The empty string is the rule that
+// rejects none.
+func ParseRejectRule(text string) (RejectRule, error) {
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" {
+		return RejectRule{}, nil
+	}
+	for _, operator := range []string{">=", "<=", ">", "<"} { // the longer ones first
+		number, ok := strings.CutPrefix(trimmed, operator)
+		if !ok {
+			continue
+		}
+		bound, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || math.IsNaN(bound) || math.IsInf(bound, 0) {
+			break
+		}
+		return RejectRule{operator: operator, bound: bound}, nil
+	}
+	return RejectRule{}, fmt.Errorf(`%q is not one of >, >=, <, <= and a finite number, such as "> 5"`, text)
+}
+
+// RulesOut reports whether the rule rejects a node with the given value. It never rejects NaN.
+func (r RejectRule) RulesOut(value float64) bool {
+	switch r.operator {
+	case ">":
+		return value > r.bound
+	case ">=":
+		return value >= r.bound
+	case "<":
+		return value < r.bound
+	case "<=":
+		return value <= r.bound
+	}
+	return false
+}
+
+// IsZero reports whether the rule rejects no node, whatever its value.
+func (r RejectRule) IsZero() bool { return r.operator == "" }
+
+// String returns the rule as in a configuration, such as "> 5".
+func (r RejectRule) String() string {
+	if r.IsZero() {
+		return ""
+	}
+	return r.operator + " " + strconv.FormatFloat(r.bound, 'g', -1, 64)
 }

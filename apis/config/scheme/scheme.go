@@ -4,12 +4,15 @@ package scheme
 
 import (
 	"errors"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	kubeschedulerv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
@@ -35,4 +38,101 @@ func init() {
 // Importing this package has already registered them in the kube-scheduler's own schemes.
 func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(config.AddToScheme(scheme), v1.AddToScheme(scheme))
+}
+
+// defaultLoadThresholdWeight outweighs the stock scorers, whose default weights sum up to 14.
+const defaultLoadThresholdWeight = 100
+
+// setSoftLimitDefaults enables LoadThreshold and NodeMetrics at every extension point that their soft limits need:
+//
+//   - A plugin of multiPoint, preFilter or filter is enabled at preFilter, filter and postFilter.
+//   - LoadThreshold is also enabled at preScore and score: a pod with waived thresholds goes to the least loaded node.
+//   - At postFilter a plugin that the profile does not list is put first. DefaultPreemption is put behind both plugins, unless
+//     the profile lists it at postFilter: the profile's own order is kept.
+//   - LoadThreshold gets defaultLoadThresholdWeight where the profile gives it no weight.
+//
+// A plugin that the profile disables at an extension point stays disabled there.
+func setSoftLimitDefaults(cfg *kubeschedulerconfigv1.KubeSchedulerConfiguration) {
+	for i := range cfg.Profiles {
+		if plugins := cfg.Profiles[i].Plugins; plugins != nil {
+			enableSoftLimits(plugins)
+			putPreemptionLast(plugins)
+			weighLoadThreshold(plugins)
+		}
+	}
+}
+
+func hasSoftLimit(name string) bool {
+	return name == config.LoadThreshold || name == config.NodeMetrics
+}
+
+func enableSoftLimits(plugins *kubeschedulerconfigv1.Plugins) {
+	var limits []string
+	for _, point := range []*kubeschedulerconfigv1.PluginSet{&plugins.MultiPoint, &plugins.PreFilter, &plugins.Filter} {
+		for _, plugin := range point.Enabled {
+			if hasSoftLimit(plugin.Name) && !slices.Contains(limits, plugin.Name) {
+				limits = append(limits, plugin.Name)
+			}
+		}
+	}
+	var first []kubeschedulerconfigv1.Plugin
+	for _, name := range limits {
+		if !enables(&plugins.PostFilter, name) && !disables(&plugins.PostFilter, name) {
+			first = append(first, kubeschedulerconfigv1.Plugin{Name: name})
+		}
+		if enables(&plugins.MultiPoint, name) {
+			continue // at all other extension points
+		}
+		points := []*kubeschedulerconfigv1.PluginSet{&plugins.PreFilter, &plugins.Filter}
+		if name == config.LoadThreshold {
+			points = append(points, &plugins.PreScore, &plugins.Score)
+		}
+		for _, point := range points {
+			if !enables(point, name) && !disables(point, name) {
+				point.Enabled = append(point.Enabled, kubeschedulerconfigv1.Plugin{Name: name})
+			}
+		}
+	}
+	plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, first...)
+}
+
+// putPreemptionLast makes DefaultPreemption run in the order of postFilter's list. The framework runs plugins of multiPoint,
+// such as DefaultPreemption by default, before plugins of postFilter.
+func putPreemptionLast(plugins *kubeschedulerconfigv1.Plugins) {
+	point, last := &plugins.PostFilter, -1
+	for i, plugin := range point.Enabled {
+		if hasSoftLimit(plugin.Name) && !enables(&plugins.MultiPoint, plugin.Name) {
+			last = i
+		}
+	}
+	if last < 0 || !enables(&plugins.MultiPoint, names.DefaultPreemption) || disables(point, names.DefaultPreemption) {
+		return
+	}
+	if !enables(point, names.DefaultPreemption) {
+		point.Enabled = slices.Insert(point.Enabled, last+1, kubeschedulerconfigv1.Plugin{Name: names.DefaultPreemption})
+	}
+	// Disabling it here drops its place in multiPoint, not its entry in this list.
+	point.Disabled = append(point.Disabled, kubeschedulerconfigv1.Plugin{Name: names.DefaultPreemption})
+}
+
+func weighLoadThreshold(plugins *kubeschedulerconfigv1.Plugins) {
+	for _, point := range []*kubeschedulerconfigv1.PluginSet{&plugins.MultiPoint, &plugins.Score} {
+		for i := range point.Enabled {
+			if plugin := &point.Enabled[i]; plugin.Name == config.LoadThreshold && ptr.Deref(plugin.Weight, 0) == 0 {
+				plugin.Weight = ptr.To[int32](defaultLoadThresholdWeight)
+			}
+		}
+	}
+}
+
+func enables(point *kubeschedulerconfigv1.PluginSet, name string) bool {
+	return contains(point.Enabled, name)
+}
+
+func disables(point *kubeschedulerconfigv1.PluginSet, name string) bool {
+	return contains(point.Disabled, name) || contains(point.Disabled, "*")
+}
+
+func contains(plugins []kubeschedulerconfigv1.Plugin, name string) bool {
+	return slices.ContainsFunc(plugins, func(plugin kubeschedulerconfigv1.Plugin) bool { return plugin.Name == name })
 }
