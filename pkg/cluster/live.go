@@ -3,14 +3,24 @@
 package cluster
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Connection is a connection to the API server. Its clients refuse every request that could change the cluster, before it is sent;
@@ -72,4 +82,119 @@ func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connectio
 	holding := *c
 	holding.held = held
 	return &holding
+}
+
+// ErrReadOnly is the error of a request that could change the cluster. It was not sent.
+var ErrReadOnly = errors.New("refused before it was sent, for this program only reads")
+
+// readOnly sends requests that cannot change the cluster, and refuses all others.
+type readOnly struct {
+	next http.RoundTripper
+	// prefix is the path of the API server's address.
+	prefix string
+}
+
+func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := t.check(r); err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	return t.next.RoundTrip(r)
+}
+
+func (t readOnly) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func (t readOnly) check(r *http.Request) error {
+	refuse := func() error { return fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrReadOnly) }
+	path, ok := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(t.prefix, "/"))
+	if !ok || r.Header.Get("Upgrade") != "" {
+		return refuse()
+	}
+	u := *r.URL
+	u.Path, u.RawPath = path, ""
+	stripped := *r
+	stripped.URL = &u
+	// Parse the path as the API server does: with its RequestInfoFactory, and without the prefix.
+	resolver := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	info, err := resolver.NewRequestInfo(&stripped)
+	if err != nil {
+		return refuse()
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if !readsOnly(info) {
+			return refuse()
+		}
+		return nil
+	case http.MethodPost:
+		switch info.APIGroup + "/" + info.Resource + "/" + info.Subresource {
+		// The API server answers these reviews and stores nothing.
+		case "authorization.k8s.io/selfsubjectaccessreviews/", "authentication.k8s.io/selfsubjectreviews/":
+			return nil
+		case "/serviceaccounts/token": // the API server stores no token; that account may only read the scheduler's load
+			if strings.HasSuffix(info.Name, loadReaderSuffix) {
+				return nil
+			}
+		}
+	}
+	return refuse()
+}
+
+// readsOnly reports whether a GET only reads. A GET of a pod's exec, attach or portforward, or of a node's proxy, can run commands.
+// A GET through the proxy of a service or pod counts as reading. Sources of load that are services are read that way.
+func readsOnly(info *request.RequestInfo) bool {
+	switch info.Subresource {
+	case "exec", "attach", "portforward":
+		return false
+	case "proxy":
+		return info.Resource == "services" || info.Resource == "pods"
+	}
+	return info.Verb != "proxy" // of /api/v1/proxy/..., which only old API servers serve
+}
+
+// Server is the API server's version and clock.
+type Server struct {
+	// GitVersion is such as v1.36.3.
+	GitVersion string
+	// Skew is how far its clock is ahead of this machine's, within SkewResolution; 0 if SkewKnown is false.
+	Skew      time.Duration
+	SkewKnown bool
+}
+
+// SkewResolution bounds the error of Skew: half a second by the header Date, and half of a round trip of at most a second.
+const SkewResolution = time.Second
+
+// Server asks the API server for its version. The response has the time.
+func (c *Connection) Server(ctx context.Context) (Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server.JoinPath("version").String(), http.NoBody)
+	if err != nil {
+		return Server{}, err
+	}
+	sent := time.Now()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return Server{}, fmt.Errorf("ask the API server: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it has been read
+	received := time.Now()
+	const maxBytes = 64 << 10
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes))
+	var info version.Info
+	switch {
+	case err == nil && resp.StatusCode != http.StatusOK:
+		return Server{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, text.Excerpt(string(body)))
+	case err == nil:
+		err = json.Unmarshal(body, &info)
+	}
+	if err != nil {
+		return Server{}, fmt.Errorf("read the API server's version: %w", err)
+	}
+	server := Server{GitVersion: text.Excerpt(info.GitVersion)}
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		// The header Date, of some moment between sent and received, drops the fraction of a second: half a second on average.
+		server.Skew, server.SkewKnown = date.Add(time.Second/2).Sub(sent.Add(received.Sub(sent)/2)), true
+	}
+	return server, nil
 }
