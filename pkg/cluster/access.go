@@ -29,7 +29,6 @@ import (
 
 // SourceOptions replace the settings with which the configuration reaches its source of load, for users outside the cluster.
 type SourceOptions struct {
-	// Address is the URL at which this machine reaches the source.
 	Address string
 	// The files are on this machine, and replace token, tokenFile, applicationKey, applicationKeyFile, caFile and httpConfigFile.
 	TokenFile, ApplicationKeyFile, CAFile, HTTPConfigFile string
@@ -68,8 +67,7 @@ func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
 type access struct {
 	*Connection
 	SourceOptions
-	account sources.Account
-	// filesAreHere reports whether the configuration's files are on this file system.
+	account      sources.Account
 	filesAreHere bool
 	// services are the namespaces and names of Services, by cluster IP and by name.namespace.
 	services    map[string][2]string
@@ -230,7 +228,6 @@ func (a *access) checkFiles(cfg httpclient.Config) error {
 	return errors.Join(errs...)
 }
 
-// missing returns an error if SignalFx or Datadog would be read without credentials.
 func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
 	const needed = "%s: %s needs it: set it; or, if the scheduler's pod has it in %s, write %s FILE"
 	var errs []error
@@ -252,7 +249,6 @@ func ServiceOf(host string) (namespace, name string, ok bool) {
 	return "", "", false
 }
 
-// serversOf returns the distinct addresses of the sources that the configuration's plugins read.
 func serversOf(configuration *schedulerconfig.KubeSchedulerConfiguration) []string {
 	servers := sets.New[string]()
 	for _, request := range plugins.LoadRequests(configuration) {
@@ -276,7 +272,6 @@ const (
 	Aggregation
 )
 
-// String completes the sentence "It is reached …".
 func (r Route) String() string {
 	return [...]string{
 		"directly", "at the address of --source-address", "through the API server's proxy",
@@ -284,8 +279,7 @@ func (r Route) String() string {
 	}[r]
 }
 
-// routeOf returns how, and at which address, the spec's server is reached. Aggregation has no address. Only ServiceProxy has a
-// path in the API server.
+// routeOf returns how the spec's server is reached. Aggregation has no address, and only ServiceProxy a path in the API server.
 func (a *access) routeOf(spec config.LoadSpec) (route Route, address, path string) {
 	address = addressOf(spec)
 	switch {
@@ -294,12 +288,10 @@ func (a *access) routeOf(spec config.LoadSpec) (route Route, address, path strin
 	case address == "" && !spec.IsHosted():
 		return Aggregation, "", ""
 	}
-	u, err := url.Parse(address)
-	if err != nil || a.replaced() || a.InPod {
-		return Direct, address, ""
-	}
-	if path = a.proxyPath(u); path != "" {
-		return ServiceProxy, address, path
+	if u, err := url.Parse(address); err == nil && !a.replaced() && !a.InPod {
+		if path = a.proxyPath(u); path != "" {
+			return ServiceProxy, address, path
+		}
 	}
 	return Direct, address, ""
 }
@@ -307,10 +299,10 @@ func (a *access) routeOf(spec config.LoadSpec) (route Route, address, path strin
 // proxyPath returns the path of the API server's proxy to the server; empty if the server is no Service.
 func (a *access) proxyPath(server *url.URL) string {
 	namespace, name, ok := ServiceOf(server.Hostname())
-	if service, known := a.services[strings.TrimSuffix(server.Hostname(), ".")]; known && !ok {
-		namespace, name, ok = service[0], service[1], true
+	if service := a.services[strings.TrimSuffix(server.Hostname(), ".")]; !ok {
+		namespace, name = service[0], service[1]
 	}
-	if !ok {
+	if name == "" {
 		return ""
 	}
 	name = server.Scheme + ":" + name + ":" + text.PortOf(server)

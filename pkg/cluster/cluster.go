@@ -48,7 +48,6 @@ type Options struct {
 
 // Cluster is a cluster in memory, with the load of its nodes. It is used by one goroutine at a time.
 type Cluster struct {
-	// Scheduler decides as the cluster's scheduler does.
 	*sim.Scheduler
 	provider *provider.Provider
 	access   *access

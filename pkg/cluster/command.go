@@ -25,7 +25,7 @@ import (
 // Chosen are the values of kubectl's flags that chose the cluster and the user, by the flags' names without dashes.
 type Chosen map[string][]string
 
-// ofKubectl are the flags that choose a cluster and a user, in the order of printed commands.
+// ofKubectl are the flags that choose a cluster and a user, in the order of printed commands. ofHelm are Helm's names of them.
 var ofKubectl = []string{
 	"kubeconfig", "context", "cluster", "server", "tls-server-name", "certificate-authority", "insecure-skip-tls-verify",
 	"user", "client-certificate", "client-key", "as", "as-uid", "as-group",
@@ -34,7 +34,6 @@ var ofKubectl = []string{
 // granting lacks the flags of impersonation: a user who lacks a permission cannot grant it.
 var granting = ofKubectl[:10]
 
-// ofHelm are Helm's names of the flags that it has.
 var ofHelm = map[string]string{
 	"kubeconfig": "kubeconfig", "context": "kube-context", "server": "kube-apiserver", "tls-server-name": "kube-tls-server-name",
 	"certificate-authority": "kube-ca-file", "insecure-skip-tls-verify": "kube-insecure-skip-tls-verify", "as": "kube-as-user",
@@ -213,10 +212,23 @@ func (c *Connection) MissingPermissions(ctx context.Context, user string, needed
 	denied := make([][]string, len(needed))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrentReviews)
-	for i := range needed {
-		group.Go(func() (err error) {
-			denied[i], err = deniedVerbs(ctx, client, &needed[i])
-			return err
+	for i, p := range needed {
+		resource, subresource, _ := strings.Cut(p.Resource, "/")
+		group.Go(func() error {
+			for _, verb := range p.Verbs {
+				review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Group: p.Group, Resource: resource, Subresource: subresource, Namespace: p.Namespace, Name: p.Name, Verb: verb,
+					}},
+				}, metav1.CreateOptions{})
+				if err != nil {
+					return err
+				}
+				if !review.Status.Allowed {
+					denied[i] = append(denied[i], verb)
+				}
+			}
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -229,25 +241,6 @@ func (c *Connection) MissingPermissions(ctx context.Context, user string, needed
 		}
 	}
 	return missing, nil
-}
-
-func deniedVerbs(ctx context.Context, client kubernetes.Interface, p *Permission) ([]string, error) {
-	var denied []string
-	resource, subresource, _ := strings.Cut(p.Resource, "/")
-	for _, verb := range p.Verbs {
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: p.Group, Resource: resource, Subresource: subresource, Namespace: p.Namespace, Name: p.Name, Verb: verb,
-			}},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if !review.Status.Allowed {
-			denied = append(denied, verb)
-		}
-	}
-	return denied, nil
 }
 
 // Grants returns the YAML of roles and bindings that grant the permissions to the subject. Their names depend on the content, so

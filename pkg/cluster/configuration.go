@@ -34,7 +34,6 @@ import (
 // ConfigurationOptions choose a configuration: at most one is set. Without any, it is the configuration of the scheduler that runs
 // in the cluster.
 type ConfigurationOptions struct {
-	// File is a file on this machine.
 	File string
 	// Scheduler is "NAMESPACE/NAME" of the scheduler's Deployment.
 	Scheduler string
@@ -51,7 +50,6 @@ type OptionError struct{ error }
 // OptionErrorf returns an OptionError.
 func OptionErrorf(format string, args ...any) error { return &OptionError{fmt.Errorf(format, args...)} }
 
-// Unwrap returns the error without this type.
 func (e *OptionError) Unwrap() error { return e.error }
 
 // Configuration is a KubeSchedulerConfiguration and its origin.
@@ -81,15 +79,11 @@ func (c *Configuration) ProfileNames() (names []string) {
 	return names
 }
 
-// Configuration finds and decodes the configuration. It fails if there is none, or several, or if it cannot be read; the error
-// says what to write. It is an *OptionError if the options are wrong.
+// Configuration finds and decodes the configuration. An error says what to write. It is an *OptionError if the options are wrong.
 func (c *Connection) Configuration(ctx context.Context, o ConfigurationOptions) (*Configuration, error) {
 	found, err := c.find(ctx, o)
 	if err != nil {
 		return nil, err
-	}
-	if len(found.Content) > boundedfile.MaxConfigurationBytes {
-		return nil, fmt.Errorf("%s has more than %d bytes", found.Origin, boundedfile.MaxConfigurationBytes)
 	}
 	found.Err = found.decode()
 	return found, nil
@@ -225,7 +219,7 @@ const (
 	schedulerSelector, chartLabel, chartPrefix = "app.kubernetes.io/component=scheduler", "helm.sh/chart", "plimsoll-"
 	// Helm annotates the objects that it installs. Rendered manifests have the labels, and no annotation.
 	releaseAnnotation = "meta.helm.sh/release-name"
-	// desiredReplicas is an annotation of ReplicaSets: the number of replicas of the Deployment.
+	// A ReplicaSet's annotation with the number of replicas of its Deployment.
 	desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 	// The Deployment of OpenShift's Secondary Scheduler Operator.
 	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
@@ -310,7 +304,6 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []
 	return names
 }
 
-// named returns the configuration of the Deployment "NAMESPACE/NAME".
 func (c *Connection) named(ctx context.Context, name string) (*Configuration, error) {
 	object, err := text.ParseName(name, "the scheduler's Deployment")
 	if err != nil {
@@ -330,7 +323,6 @@ func (c *Connection) named(ctx context.Context, name string) (*Configuration, er
 		name, schedulerProgram)
 }
 
-// configurationOf returns the configuration that the scheduler mounts.
 func (c *Connection) configurationOf(ctx context.Context, w *Workload) (*Configuration, error) {
 	name, key, err := configMapOf(w.deployment.Spec.Template.Spec, w)
 	if err != nil {
@@ -376,13 +368,9 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 	return nil, fmt.Errorf("several schedulers run: %s; choose one with %s", names, flags)
 }
 
-// describe returns the names of schedulers, and the flags that choose one.
 func describe(schedulers []*Workload) (names, flags string) {
-	var allNames, allFlags []string
-	for _, w := range schedulers {
-		allNames, allFlags = append(allNames, w.String()), append(allFlags, "--scheduler "+text.ShellQuote(w.Namespace+"/"+w.Name))
-	}
-	return strings.Join(allNames, ", "), strings.Join(allFlags, " or ")
+	flag := func(w *Workload) string { return "--scheduler " + text.ShellQuote(w.Namespace+"/"+w.Name) }
+	return strings.Join(text.Each(schedulers, (*Workload).String), ", "), strings.Join(text.Each(schedulers, flag), " or ")
 }
 
 // labeled returns the schedulers with the chart's labels, and the scheduler of OpenShift's operator.

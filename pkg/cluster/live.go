@@ -23,8 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// Connection is a connection to the API server. Its clients refuse every request that could change the cluster, before it is sent;
-// the error is ErrReadOnly.
+// Connection is a connection to the API server. Its clients refuse requests that could change the cluster, with ErrReadOnly.
 type Connection struct {
 	// KubeConfig makes further clients, which refuse the same requests.
 	KubeConfig *rest.Config
@@ -40,8 +39,7 @@ type Connection struct {
 	// server is the API server's address, whose path begins with a slash.
 	server *url.URL
 	// held returns the objects of a kind that need not be listed; nil for other kinds. It may be nil.
-	held func(kind string) []runtime.Object
-	// namespaceFile has the namespace of the pod.
+	held          func(kind string) []runtime.Object
 	namespaceFile string
 }
 
@@ -87,62 +85,40 @@ func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connectio
 // ErrReadOnly is the error of a request that could change the cluster. It was not sent.
 var ErrReadOnly = errors.New("refused before it was sent, for this program only reads")
 
-// readOnly sends requests that cannot change the cluster, and refuses all others.
+// readOnly sends requests that cannot change the cluster. The path of the API server's address is the prefix.
 type readOnly struct {
-	next http.RoundTripper
-	// prefix is the path of the API server's address.
+	next   http.RoundTripper
 	prefix string
 }
 
 func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.check(r); err != nil {
+	if !t.reads(r) {
 		closeBody(r)
-		return nil, err
+		return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrReadOnly)
 	}
 	return t.next.RoundTrip(r)
 }
 
-func (t readOnly) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-func (t readOnly) check(r *http.Request) error {
-	refuse := func() error { return fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrReadOnly) }
+// reads reports whether a request only reads. A GET of a pod's exec, attach or portforward, or of a node's proxy, can run commands.
+// A GET through the proxy of a service or pod counts as reading. Sources of load that are services are read that way.
+func (t readOnly) reads(r *http.Request) bool {
 	path, ok := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(t.prefix, "/"))
 	if !ok || r.Header.Get("Upgrade") != "" {
-		return refuse()
+		return false
 	}
-	u := *r.URL
-	u.Path, u.RawPath = path, ""
-	stripped := *r
-	stripped.URL = &u
 	// Parse the path as the API server does: with its RequestInfoFactory, and without the prefix.
 	resolver := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	info, err := resolver.NewRequestInfo(&stripped)
-	if err != nil {
-		return refuse()
+	info, err := resolver.NewRequestInfo(&http.Request{Method: r.Method, URL: &url.URL{Path: path, RawQuery: r.URL.RawQuery}})
+	switch {
+	case err != nil:
+		return false
+	case r.Method == http.MethodPost: // the API server stores nothing; that account may only read the scheduler's load
+		review := info.APIGroup + "/" + info.Resource + "/" + info.Subresource
+		return review == "authorization.k8s.io/selfsubjectaccessreviews/" || review == "authentication.k8s.io/selfsubjectreviews/" ||
+			review == "/serviceaccounts/token" && strings.HasSuffix(info.Name, loadReaderSuffix)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return false
 	}
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		if !readsOnly(info) {
-			return refuse()
-		}
-		return nil
-	case http.MethodPost:
-		switch info.APIGroup + "/" + info.Resource + "/" + info.Subresource {
-		// The API server answers these reviews and stores nothing.
-		case "authorization.k8s.io/selfsubjectaccessreviews/", "authentication.k8s.io/selfsubjectreviews/":
-			return nil
-		case "/serviceaccounts/token": // the API server stores no token; that account may only read the scheduler's load
-			if strings.HasSuffix(info.Name, loadReaderSuffix) {
-				return nil
-			}
-		}
-	}
-	return refuse()
-}
-
-// readsOnly reports whether a GET only reads. A GET of a pod's exec, attach or portforward, or of a node's proxy, can run commands.
-// A GET through the proxy of a service or pod counts as reading. Sources of load that are services are read that way.
-func readsOnly(info *request.RequestInfo) bool {
 	switch info.Subresource {
 	case "exec", "attach", "portforward":
 		return false
@@ -154,7 +130,6 @@ func readsOnly(info *request.RequestInfo) bool {
 
 // Server is the API server's version and clock.
 type Server struct {
-	// GitVersion is such as v1.36.3.
 	GitVersion string
 	// Skew is how far its clock is ahead of this machine's, within SkewResolution; 0 if SkewKnown is false.
 	Skew      time.Duration

@@ -39,8 +39,7 @@ const (
 // Objects are the objects that the scheduler and the plugins read.
 type Objects struct {
 	// All are in the order that sim.Options.Objects needs, without pods that have ended, which the scheduler leaves out too.
-	All []runtime.Object
-	// Missing are the kinds that could not be read, whose absence may change decisions.
+	All     []runtime.Object
 	Missing []MissingKind
 }
 
@@ -91,13 +90,11 @@ func (c *Connection) User(ctx context.Context) string {
 type kind struct {
 	schema.GroupVersionKind
 	schema.GroupResource
-	// isNew reports whether a supported API server may lack the kind.
-	isNew bool
+	isNew bool // a supported API server may lack the kind
 }
 
 func (k *kind) required() bool { return k.Kind == "Node" || k.Kind == "Pod" }
 
-// kinds returns the kinds of sim.Kinds.
 func kinds() ([]kind, error) {
 	var all []kind
 	for _, object := range sim.Kinds() {
@@ -222,7 +219,6 @@ func (c *Connection) Informed() (needed []Permission, err error) {
 	return needed, nil
 }
 
-// servedKinds returns the kinds that the API server serves.
 func (c *Connection) servedKinds() (served []kind, err error) {
 	all, err := kinds()
 	if err != nil {

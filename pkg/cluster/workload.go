@@ -44,8 +44,7 @@ type Workload struct {
 	// Container is the name of the scheduler's container, Image its image, and Args its command line.
 	Container, Image string
 	Args             []string
-	// Env has the environment variables with a literal value.
-	Env map[string]string
+	Env              map[string]string
 	// Release is the name of the chart's release; empty if Helm did not install it. ChartVersion, such as 0.2.0, may be empty too.
 	Release, ChartVersion string
 	// ServiceAccount is the name of its account; empty for a static pod.
@@ -80,9 +79,11 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	if slices.Contains(args, ShadowCommand) || path.Base(args[0]) == RebalancerProgram {
 		return nil
 	}
-	w := &Workload{Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Annotations[releaseAnnotation]}
-	w.Container, w.Image, w.Args, w.Env = container.Name, container.Image, args, map[string]string{}
-	w.ServiceAccount = cmp.Or(spec.ServiceAccountName, "default")
+	w := &Workload{
+		Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Annotations[releaseAnnotation],
+		Container: container.Name, Image: container.Image, Args: args, Env: map[string]string{},
+		ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
+	}
 	if version, ok := strings.CutPrefix(object.Labels[chartLabel], chartPrefix); ok {
 		w.ChartVersion = version
 	}
