@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// excerptBytes bounds an Excerpt.
 	excerptBytes = 256
 	ellipsis     = "…"
-	// listBytes bounds the result of FirstN.
-	listBytes = 512
+	listBytes    = 512
 	// listElements is the number of elements that FirstN shows.
 	listElements = 5
 )

@@ -142,7 +142,6 @@ func (l *limitedListener) add(conn *limitedConn) (replaced *limitedConn) {
 	return replaced
 }
 
-// track is http.Server's ConnState.
 func (l *limitedListener) track(conn net.Conn, state http.ConnState) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()

@@ -51,7 +51,6 @@ func unknownPlugins(root *yaml.Node) (findings []finding.Finding) {
 	return findings
 }
 
-// adviceOnOther is the advice for OtherPlugins.
 const adviceOnOther = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. " +
 	"For pods that need it, run that project's scheduler beside this one, with a schedulerName of its own"
 

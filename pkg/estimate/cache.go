@@ -57,7 +57,6 @@ func (f *freshEstimate) holdsFor(c *tableCache, node fwk.NodeInfo) bool {
 	return f.key == c.key && f.generation == node.GetGeneration()
 }
 
-// cacheFor returns the cache for the table and the estimator.
 func (m *Model) cacheFor(table *load.Table, e podusage.Estimator) *tableCache {
 	key, previous := cacheKey{table, e}, m.cache.Load()
 	if previous.isFor(key) {

@@ -111,7 +111,6 @@ type RecentPods struct {
 	nodes           atomic.Pointer[recentNodes]
 }
 
-// recentNodes holds the pods by row of an index.
 type recentNodes struct {
 	index *load.Index
 	rows  []atomic.Pointer[recentNode]

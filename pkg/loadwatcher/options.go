@@ -258,7 +258,6 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	return spec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-// mistakesIn returns the field errors of a validation error.
 func mistakesIn(err error) (all []*field.Error) {
 	if found, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		for _, err := range found.Errors() {

@@ -30,7 +30,6 @@ const (
 	pathHealthz = "/healthz"
 )
 
-// serverConfig configures a server.
 type serverConfig struct {
 	// source is the name of the metrics source in responses.
 	source string

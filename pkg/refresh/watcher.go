@@ -61,8 +61,7 @@ type Watcher struct {
 	histories   map[string]*nodeHistory
 	nodeMetrics map[string]load.MetricTable
 	// metricEnds are the times of the latest values of node metrics.
-	metricEnds map[string]sourceEnd
-	// index is that of the last snapshot.
+	metricEnds  map[string]sourceEnd
 	index       *load.Index
 	failures    failureLog
 	lastRefresh time.Time
@@ -139,7 +138,6 @@ func (w *Watcher) Adopt(
 	return true
 }
 
-// nodeStates counts the cluster's nodes by resource and state.
 type nodeStates [load.ResourceCount][load.StateCount]int
 
 // states returns the newest measurement's end, and the nodes' states by the shortest window, else by the first quantile.

@@ -79,10 +79,8 @@ type Scheduler struct {
 	victims, displaced []*corev1.Pod
 }
 
-// profile is a profile of the configuration.
 type profile struct {
 	framework.Framework
-	// weights are the weights of the score plugins, by name.
 	weights map[string]int64
 	// explainers are the plugins that show their terms, sorted by name.
 	explainers []explain.Explainer
@@ -170,7 +168,6 @@ func (s *Scheduler) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	}
 }
 
-// profileFor returns the profile that decides the pod.
 func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
 	if p, ok := s.profiles[pod.Spec.SchedulerName]; ok {
 		return p, nil

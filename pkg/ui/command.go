@@ -24,7 +24,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
-// uiOptions are the flags of ui.
 type uiOptions struct {
 	cluster *kubectl.Flags
 	view    top.Options

@@ -21,9 +21,7 @@ import (
 //go:embed page.gohtml page.css answers.js page.js
 var files embed.FS
 
-// page is the HTML page.
 type page struct {
-	// policy is the Content-Security-Policy.
 	policy  string
 	content []byte
 }

@@ -45,7 +45,6 @@ const (
 	maxDrained      = 100
 )
 
-// badQuery is an error in the query of a question.
 type badQuery struct{ error }
 
 // reply is the result of a question, and the command that answers it in a terminal.

@@ -312,7 +312,6 @@ func (s *Server) checkHealth(ctx context.Context) {
 	}
 }
 
-// check runs the checks once.
 func check(
 	ctx context.Context, run func(context.Context, cluster.Lender) (*doctor.Report, error), lend cluster.Lender, c clock.PassiveClock,
 ) *Health {

@@ -27,8 +27,7 @@ type State struct {
 	// WaitingPods is the number of pods without a node. Waiting are the longest waiting of them, by namespace/name.
 	WaitingPods int                        `json:"waitingPods,omitempty"`
 	Waiting     map[string]*top.WaitingPod `json:"waiting,omitempty"`
-	// Nodes are the nodes by name.
-	Nodes map[string]*NodeRow `json:"nodes,omitempty"`
+	Nodes       map[string]*NodeRow        `json:"nodes,omitempty"`
 }
 
 // Health is the result of doctor's checks.

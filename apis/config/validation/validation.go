@@ -358,7 +358,6 @@ const maxFilterBytes = 256
 // filter matches a value that can be part of a query without changing its meaning.
 var filter = regexp.MustCompile(`^[a-zA-Z0-9._/-]*$`)
 
-// addressExample returns an address of a provider of the type.
 func addressExample(provider config.MetricProviderType) string {
 	switch provider {
 	case config.SignalFx:

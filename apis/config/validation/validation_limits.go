@@ -99,7 +99,6 @@ func (v validator) thresholdWindow(window time.Duration, args *config.LoadThresh
 	v.window(window, maxWindow)
 }
 
-// sourceOf names the source of load in errors.
 func sourceOf(spec *config.LoadSpec) string {
 	if spec.WatcherAddress != "" {
 		return "a load-watcher service"
@@ -271,8 +270,7 @@ func (v validator) peakSpec(spec *config.PeakSpec) {
 
 const (
 	// maxPowerModels bounds the models by label: each node is compared with all of them when it changes.
-	maxPowerModels = 1000
-	// maxPowerModelLabels bounds the labels of one selector.
+	maxPowerModels      = 1000
 	maxPowerModelLabels = 32
 	// maxPower bounds each term of a model, in its own unit, so that no difference of two overflows.
 	maxPower = 1e15

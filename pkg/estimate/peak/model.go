@@ -145,7 +145,6 @@ func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) 
 type Resource struct {
 	// Node is the measured and pending usage of the node.
 	Node *estimate.ResourceEstimate
-	// Pods are sums over the pods on the node.
 	Pods *PodSums
 	// Pod is the predicted usage of the pod to place, capped at the node's allocatable. With fresh load, P95 excludes Startup.
 	Pod learned.Usage

@@ -36,7 +36,6 @@ type NodeSums [load.ResourceCount]PodSums
 // NoPod is the position of no pod.
 const NoPod int32 = -1
 
-// add adds a pod's capped usage.
 func (s *PodSums) add(u *learned.Usage, position int32) {
 	s.Mean += u.Mean
 	s.Learned += u.Learned
@@ -138,7 +137,6 @@ func (v *View) predict(pods []fwk.PodInfo, earlier *podSums, moment int64) []pre
 	return predicted
 }
 
-// predictedPod is the predicted usage of one pod.
 type predictedPod struct {
 	usages smallUsages
 	// other is nil for a pod whose usages do not change.

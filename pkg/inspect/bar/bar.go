@@ -18,7 +18,6 @@ type Bar struct {
 	// Line is marked with |; none is if HasLine is false.
 	Line    float64
 	HasLine bool
-	// Colored draws in Color.
 	Colored bool
 }
 
@@ -37,7 +36,6 @@ func (b Bar) cells(fraction float64) int {
 	return min(max(int(math.Round(fraction*float64(b.Cells))), 0), b.Cells)
 }
 
-// draw draws the cells in [from, to).
 func (b Bar) draw(from, to, measured, filled int) string {
 	until := func(end int) int { return min(max(end-from, 0), to-from) }
 	solid := strings.Repeat("█", until(measured)) + strings.Repeat("▒", until(filled)-until(measured))

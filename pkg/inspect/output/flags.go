@@ -16,7 +16,6 @@ import (
 
 // Flags say how results are printed.
 type Flags struct {
-	// Format is a format of --output.
 	Format string
 	// formats are those without a template.
 	formats []string

@@ -163,7 +163,6 @@ type options struct {
 	config, kubeconfig, listenAddress string
 }
 
-// runCommand returns the command that runs a Server.
 func runCommand() *cobra.Command {
 	o := &options{}
 	logging := logsapi.NewLoggingConfiguration()

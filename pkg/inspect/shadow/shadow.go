@@ -26,8 +26,7 @@ import (
 const (
 	// SampleInterval is the time between two samples: a pod on a hot node then counts one hot minute.
 	SampleInterval = time.Minute
-	// followedFor is how long a pod is followed after it was placed.
-	followedFor = time.Hour
+	followedFor    = time.Hour
 	// maxFollowed bounds the pods that are followed. The oldest go first.
 	maxFollowed = 10_000
 	// burst is how long the budget saves up what was not spent.

@@ -21,7 +21,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// shadowOptions are the flags of shadow.
 type shadowOptions struct {
 	cluster *kubectl.Flags
 	output  output.Flags
@@ -128,7 +127,6 @@ func Read(ctx context.Context, c *cluster.Connection, r Request) (*Report, error
 	return report, nil
 }
 
-// find returns the namespace and the name of the shadow's Service.
 func (r *Request) find(ctx context.Context, c *cluster.Connection) (namespace, name string, err error) {
 	if r.Service != "" {
 		service, err := text.ParseName(r.Service, "the shadow's Service")
@@ -194,7 +192,6 @@ func (r *Report) Print(p *terminal.Printer) {
 	p.Printf("The shadow spends %.1f %% of a core.\n", 100*r.CoreShare)
 }
 
-// verdict compares the hot minutes.
 func (c *Counts) verdict() string {
 	made, plimsoll := c.HotMinutesMade, c.HotMinutesPlimsoll
 	switch {

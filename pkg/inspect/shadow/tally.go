@@ -151,7 +151,6 @@ func (t *Tally) decided(of Workload, o Outcome) {
 	t.count(of, &counts)
 }
 
-// sampled counts one minute of a pod.
 func (t *Tally) sampled(of Workload, madeHot, plimsollHot bool) {
 	var counts Counts
 	if madeHot {

@@ -16,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
-// whatIfOptions are the flags of what-if.
 type whatIfOptions struct {
 	cluster  *kubectl.Flags
 	output   output.Flags
@@ -59,7 +58,6 @@ func Command() *cobra.Command {
 	return command
 }
 
-// validate checks the flags.
 func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 	s := &o.scenario
 	for _, name := range []string{"filename", "like", "scheduler-name"} {

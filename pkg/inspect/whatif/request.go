@@ -179,7 +179,6 @@ func checkProfile(known []string, name string) error {
 		name, strings.Join(known, ", "), corev1.DefaultSchedulerName)
 }
 
-// stockProfile is a configuration with the stock plugins, for a schedulerName.
 const stockProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

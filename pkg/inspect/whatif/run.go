@@ -83,7 +83,6 @@ func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, o *RunOptions) error
 	return nil
 }
 
-// run is the state of Plan.Run.
 type run struct {
 	*Outcome
 	plan      *Plan
@@ -154,7 +153,6 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 	return victims, r.bind(ctx, q, d)
 }
 
-// withSchedulerName returns the pod with the plan's schedulerName, if it has one.
 func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
 	name := r.plan.SchedulerName
 	if name == "" || pod.Spec.SchedulerName == name {
@@ -313,7 +311,6 @@ func newestOf(cache map[load.Quantile]load.NodeLoad, s *load.Snapshot, statistic
 	return newest
 }
 
-// idle returns l with a usage of 0.
 func idle(l load.NodeLoad) load.NodeLoad {
 	for r := range l {
 		l[r].Mean, l[r].StdDev, l[r].Drift = 0, 0, 0

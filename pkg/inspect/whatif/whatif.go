@@ -75,7 +75,6 @@ type Plan struct {
 	Lost []string
 }
 
-// queued is a pod to place.
 type queued struct {
 	pod *corev1.Pod
 	// owner names the workload, such as "Deployment shop/web".
@@ -86,7 +85,6 @@ type queued struct {
 	alike bool
 }
 
-// planner makes a Plan.
 type planner struct {
 	*Plan
 	creator *manifest.Creator
@@ -206,7 +204,6 @@ func recreate(pod *corev1.Pod) *corev1.Pod {
 	return again
 }
 
-// cordon cordons the named nodes, and returns the names as a set.
 func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 	drained = map[string]bool{}
 	for _, name := range names {
@@ -336,7 +333,6 @@ func (p *planner) addPending() {
 	p.change("%s to place", text.Count(count, "waiting pod"))
 }
 
-// addManifest queues the pods of the manifest.
 func (p *planner) addManifest(s *Scenario) error {
 	workloads := s.Manifest.Workloads
 	if len(workloads) == 0 {

@@ -76,7 +76,6 @@ func build(ctx context.Context, args *config.DecisionRecordArgs, in descriptor.I
 // Name returns the name of the plugin.
 func (pl *DecisionRecord) Name() string { return Name }
 
-// feasible are the nodes that are scored.
 type feasible []fwk.NodeInfo
 
 func (f feasible) Clone() fwk.StateData { return f }

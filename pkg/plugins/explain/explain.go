@@ -95,7 +95,6 @@ func NewExpectedUsage(r load.Resource, amount float64, x podusage.Breakdown) Exp
 	return ExpectedUsage{Resource: r, Amount: quantityOf(r, amount), Parts: parts(x.Parts), PeakParts: parts(x.Peak)}
 }
 
-// quantityOf returns milliCPU or bytes as a quantity.
 func quantityOf(r load.Resource, amount float64) resource.Quantity {
 	if r == load.CPU {
 		return *resource.NewMilliQuantity(quantity.Int(amount), resource.DecimalSI)

@@ -63,7 +63,6 @@ func (pl *IncrementalInterPodAffinity) PreFilter(
 	return nil, nil
 }
 
-// newFilterState counts the pods for the filters.
 func (pl *IncrementalInterPodAffinity) newFilterState(info *framework.PodInfo) *filterState {
 	s := &filterState{
 		pod: info, namespace: pl.labelsOf(info.Pod.Namespace), affinity: counts{}, antiAffinity: counts{}, existing: counts{},

@@ -178,7 +178,6 @@ func (pl *IncrementalInterPodAffinity) labelsOf(namespace string) labels.Set {
 // counts are numbers or weights of pods, by label and its value on their nodes.
 type counts map[string]map[string]int64
 
-// add adds to the count of the node's value.
 func (c counts) add(node *corev1.Node, key string, by int64) {
 	value, ok := node.Labels[key]
 	if !ok {

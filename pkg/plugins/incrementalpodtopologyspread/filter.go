@@ -87,7 +87,6 @@ func (pl *IncrementalPodTopologySpread) PreFilter(
 	return nil, nil
 }
 
-// findLowest sets the lowest domains.
 func (s *spread) findLowest() {
 	if len(s.counts) < s.domains {
 		return

@@ -81,7 +81,6 @@ func (pl *IncrementalPodTopologySpread) PreScore(
 	return nil
 }
 
-// newScoreState returns a state in which no pod is counted.
 func (pl *IncrementalPodTopologySpread) newScoreState(constraints []constraint, allKeys bool, nodes []fwk.NodeInfo) *scoreState {
 	s := &scoreState{
 		constraints: constraints, topologies: make([]*podindex.Topology, len(constraints)), counts: make([][]int64, len(constraints)),

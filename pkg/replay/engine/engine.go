@@ -52,8 +52,7 @@ type engine struct {
 	// mover is nil if no pods move.
 	mover *rebalancing
 
-	nodes []nodeState
-	// nodeOf maps names to indices of nodes.
+	nodes  []nodeState
 	nodeOf map[string]int
 	pods   []podState
 	// waiting are the pods to decide, by arrival; starting are the pods bound since the last tick.
@@ -406,7 +405,6 @@ func newStatistics(spec config.StatisticsSpec, capacity podusage.Amounts) *stati
 	return &statistics{spec, learned.NewPublisher(), learned.NewTally(spec.WorkloadLabel, capacity), capacity}
 }
 
-// publish publishes the statistics with the interval that ends now.
 func (s *statistics) publish(now time.Time) {
 	bounds := learned.Config{History: s.spec.History.Duration, MaxWorkloads: refresh.MaxWorkloads}
 	s.publisher.Publish(s.publisher.Latest().WithTally(s.tally, now, refresh.WorkloadInterval, bounds))

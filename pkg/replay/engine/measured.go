@@ -20,8 +20,7 @@ type measured struct {
 	// capacity is that of all nodes.
 	capacity podusage.Amounts
 	start    time.Time
-	// ticks is the number of measured ticks.
-	ticks int
+	ticks    int
 	// kept is the number of ticks of the longest window requested.
 	kept int
 	// last holds the last kept utilizations as fractions of capacity, by node, at the tick's number modulo kept.

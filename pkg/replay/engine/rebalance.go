@@ -177,7 +177,6 @@ func (m *rebalancing) move(ctx context.Context, tick int) error {
 	return nil
 }
 
-// plan returns the moves of a tick.
 func (m *rebalancing) plan(ctx context.Context) ([]plan.Move, error) {
 	nodes, err := plan.Look(ctx, m.scheduler, m.load, m.c)
 	if err != nil {

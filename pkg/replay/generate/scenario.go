@@ -60,9 +60,8 @@ const (
 	medianLifetime = 100 * time.Minute
 	lifetimeSigma  = 1.1
 	replicaSigma   = 0.15
-	// fillTime is the time in which the cluster fills.
-	fillTime = time.Hour
-	warmUp   = 3 * time.Hour
+	fillTime       = time.Hour
+	warmUp         = 3 * time.Hour
 
 	// similar is the maximum distance of similar traces in the order of means, as a share of all traces.
 	similar = 0.02
@@ -196,7 +195,6 @@ func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) 
 	}
 }
 
-// addWorkload adds a workload, and returns its index.
 func (g *generator) addWorkload() int {
 	w := len(g.kinds)
 	k := kind{
@@ -221,7 +219,6 @@ func (g *generator) addWorkload() int {
 	return w
 }
 
-// similar returns a machine of similar mean.
 func (g *generator) similar(machine int) int {
 	reach := int(similar * float64(len(g.machines)))
 	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
@@ -417,7 +414,6 @@ func mean(values []float32) float64 {
 	return sum / float64(len(values))
 }
 
-// sorted returns the used machines, sorted by mean.
 func (t *Traces) sorted() [][]float32 {
 	rows := slices.DeleteFunc(slices.Clone(t.Machines), func(row []float32) bool { return mean(row) == 0 })
 	slices.SortStableFunc(rows, func(a, b []float32) int { return cmp.Compare(mean(a), mean(b)) })

@@ -56,7 +56,6 @@ type Result struct {
 	Missing []string
 }
 
-// chunk is the time of one query of usage.
 const chunk = time.Hour
 
 // The queries yield one series per node or pod, also if two jobs scrape it. They do so after kube-state-metrics was replaced within
@@ -82,7 +81,6 @@ const (
 		`container_memory_working_set_bytes{container!="", container!="POD"}))`
 )
 
-// pod holds all pods of a name.
 type pod struct {
 	namespace, name      string
 	ownerKind, ownerName string
@@ -292,7 +290,6 @@ func (r *reader) storeZone(labels map[string]string, _ time.Duration, _ float64)
 	}
 }
 
-// pod returns the pod of the labels, or nil.
 func (r *reader) pod(labels map[string]string) *pod {
 	key := [2]string{labels["namespace"], labels["pod"]}
 	if key[0] == "" || key[1] == "" {

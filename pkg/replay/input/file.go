@@ -27,7 +27,6 @@ import (
 // fileFormat is in a file's first line.
 const fileFormat = "plimsoll.replay/v1"
 
-// Bounds of a file.
 const (
 	maxLineBytes = 1 << 20
 	maxFileNodes = 20_000

@@ -158,8 +158,7 @@ type Client struct {
 type Request struct {
 	Method, Path string
 	Parameters   url.Values
-	// Body is JSON, or nil.
-	Body []byte
+	Body         []byte
 	// Nodes is the number of nodes in the response, and MaxBytes the largest size of the response.
 	Nodes    int
 	MaxBytes int64

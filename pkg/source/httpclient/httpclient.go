@@ -262,8 +262,7 @@ type StatusError struct {
 	// Code is the HTTP status.
 	Code int
 	// Body is the beginning of the body, unchanged.
-	Body []byte
-	// Excerpt is the Excerpt of Body.
+	Body    []byte
 	Excerpt string
 	// Header is that of the response.
 	Header http.Header

@@ -64,7 +64,6 @@ type Node struct {
 	mark     int
 }
 
-// countedPod is a pod, and the class in which it counts.
 type countedPod struct {
 	pod   *corev1.Pod
 	class *Class
@@ -84,7 +83,6 @@ type Class struct {
 	visit int
 }
 
-// label is a label of pods in a namespace.
 type label struct{ namespace, name, value string }
 
 // New returns an index without nodes.

@@ -36,7 +36,6 @@ func termsOf(info fwk.PodInfo) *Terms {
 	}
 }
 
-// each yields all terms.
 func (t *Terms) each(yield func(*fwk.AffinityTerm) bool) {
 	for _, required := range [][]fwk.AffinityTerm{t.RequiredAffinity, t.RequiredAntiAffinity} {
 		for i := range required {

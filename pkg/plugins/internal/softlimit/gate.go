@@ -25,7 +25,6 @@ import (
 
 // Limit is the soft limit of one plugin. Its functions may be called from many goroutines at once.
 type Limit struct {
-	// Plugin is the plugin's name.
 	Plugin string
 	// WhenNoneFits says what happens to a pod for which the limit leaves no node.
 	WhenNoneFits config.WhenNoneFits
