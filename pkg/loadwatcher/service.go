@@ -73,7 +73,9 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	if err != nil {
 		return nil, err
 	}
-	trust := source.TrustOf(&spec)
+	trust := load.Trust{
+		RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance,
+	}
 	watcher := refresh.NewWatcher(src, src.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
 	watcher.Register(load.Requirements{
 		RefreshInterval: trust.RefreshInterval, Windows: append([]time.Duration{spec.Window.Duration}, o.windows...),

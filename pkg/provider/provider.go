@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -56,17 +57,18 @@ func New(c clock.Clock, registry refresh.Registry, access sources.Access) *Provi
 
 // Open returns a reader of what the request asks for. Readers of one source share it: it is refreshed until the ctx of its first
 // reader is done.
-func (p *Provider) Open(ctx context.Context, request reading.Request) (*reading.Reader, error) {
+func (p *Provider) Open(ctx context.Context, handle minor.Handle, request reading.Request) (*reading.Reader, error) {
+	cluster := clusterOf(handle)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var statistics *learned.Publisher
 	if request.Peak != nil {
 		var err error
-		if statistics, err = p.publisher(ctx, request.Cluster, request.Spec, request.Peak.StatisticsSpec); err != nil {
+		if statistics, err = p.publisher(ctx, cluster, request.Spec, request.Peak.StatisticsSpec); err != nil {
 			return nil, err
 		}
 	}
-	s, err := p.source(ctx, &request)
+	s, err := p.source(ctx, cluster, &request)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +82,8 @@ func (p *Provider) Wait() { p.running.Wait() }
 
 // source returns the request's source, and adds the request's requirements to it. It starts the watcher of a new source, which runs
 // until ctx is done. mu must be held.
-func (p *Provider) source(ctx context.Context, request *reading.Request) (*sharedSource, error) {
-	cluster, spec := request.Cluster, request.Spec
+func (p *Provider) source(ctx context.Context, cluster source.Cluster, request *reading.Request) (*sharedSource, error) {
+	spec := request.Spec
 	if s := p.find(cluster, sourceSpecOf(spec)); s != nil {
 		s.watcher.Register(request.Requirements(), request.Trust())
 		return s, nil
@@ -102,6 +104,15 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 	p.sources = append(p.sources, s)
 	p.run(ctx, label, src, watcher.Run)
 	return s, nil
+}
+
+// clusterOf returns the cluster of the scheduler behind the handle.
+func clusterOf(handle minor.Handle) source.Cluster {
+	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
+	return source.Cluster{
+		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
+		KubeConfig: handle.KubeConfig(),
+	}
 }
 
 // run runs the watcher of a source until ctx is done. A source that is read on demand is only closed then.

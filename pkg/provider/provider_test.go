@@ -143,7 +143,7 @@ func TestSourcesAreShared(t *testing.T) {
 
 func openModel(t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	t.Helper()
-	reader, err := p.Open(t.Context(), reading.ForLoad(spec, e).In(reading.ClusterOf(h)))
+	reader, err := p.Open(t.Context(), h, reading.ForLoad(spec, e))
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func openStatistics(
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.publisher(t.Context(), reading.ClusterOf(h), spec, s)
+	return p.publisher(t.Context(), clusterOf(h), spec, s)
 }
 
 func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
@@ -219,9 +219,9 @@ func TestOpen_Quantile(t *testing.T) {
 	mean, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	check.OK(t, err)
 	quantile := func(fraction float64) *estimate.Model {
-		request := reading.ForLoad(prometheusSpec(), podusage.ByRequests{}).In(reading.ClusterOf(h))
+		request := reading.ForLoad(prometheusSpec(), podusage.ByRequests{})
 		request.Fraction = fraction
-		reader, err := p.Open(t.Context(), request)
+		reader, err := p.Open(t.Context(), h, request)
 		check.OK(t, err)
 		model := reader.Model(load.CPU)
 		if got := model.Config(); got.Fraction != fraction || got.Window != prometheusSpec().Window.Duration {

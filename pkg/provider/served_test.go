@@ -90,7 +90,7 @@ func newServed(t *testing.T, command config.LoadSpec) *served {
 		request := reading.ForLoad(spec, podusage.ByRequests{})
 		publisher, err := openStatistics(t, p, h, spec, statisticsSpec())
 		check.OK(t, err)
-		return check.Value(p.Open(t.Context(), request.In(reading.ClusterOf(h))))(t), publisher
+		return check.Value(p.Open(t.Context(), h, request))(t), publisher
 	}
 	s.ofScheduler, s.statistics = open(s.scheduler, secretSpec())
 	s.ofCommand, s.ofStatistics = open(s.command, command)
@@ -234,10 +234,10 @@ func BenchmarkServe(b *testing.B) {
 	p := NewOnDemand(testingclock.NewFakeClock(servedNow), metrics.NewKubeRegistry(), sources.Account{}, nil)
 	request := reading.ForLoad(secretSpec(), podusage.ByRequests{})
 	p.mu.Lock()
-	publisher, err := p.publisher(b.Context(), reading.ClusterOf(h), secretSpec(), statisticsSpec())
+	publisher, err := p.publisher(b.Context(), clusterOf(h), secretSpec(), statisticsSpec())
 	p.mu.Unlock()
 	check.OK(b, err)
-	_, err = p.Open(b.Context(), request.In(reading.ClusterOf(h)))
+	_, err = p.Open(b.Context(), h, request)
 	check.OK(b, err)
 	m := load.Measurement{Stat: load.Stat{Mean: 1 / 3.0, StdDev: 1 / 7.0, Known: true}, Window: 5 * time.Minute, End: servedNow, Drift: 1 / 30.0}
 	table := load.NewTable(load.NewIndex(names), func(string) load.NodeLoad { return load.NodeLoad{m, m} })

@@ -14,7 +14,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -202,11 +201,4 @@ func (c Cluster) Names() []string {
 		names[i] = node.Name
 	}
 	return names
-}
-
-// TrustOf returns how long a measurement of the spec's source is trusted.
-func TrustOf(spec *config.LoadSpec) load.Trust {
-	return load.Trust{
-		RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance,
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
@@ -79,7 +80,7 @@ func overWindow(nodes map[string]load.NodeLoad, window time.Duration) map[string
 }
 
 // Open returns a reader of the publisher.
-func (l *Loads) Open(_ context.Context, request reading.Request) (*reading.Reader, error) {
+func (l *Loads) Open(_ context.Context, _ minor.Handle, request reading.Request) (*reading.Reader, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.required = l.required.Add(request.Requirements())

@@ -13,10 +13,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Source is a publisher of load that readers share. It is safe for concurrent use. Use NewSource.
@@ -188,8 +186,6 @@ func (r *Reader) metricFigures(state fwk.CycleState, node string) []Figure {
 
 // Request is what one reader asks of one source.
 type Request struct {
-	// Cluster is the cluster whose nodes are measured.
-	Cluster source.Cluster
 	// Spec names the source, and says how long its load is trusted. Windows replace its window.
 	Spec config.LoadSpec
 	// Windows are by load.Resource.
@@ -229,14 +225,12 @@ func (r *Request) Statistic(of load.Resource) load.Quantile {
 	return load.Quantile{Window: r.Windows[of], Fraction: r.Fraction}
 }
 
-// In returns the request for the nodes of a cluster.
-func (r Request) In(c source.Cluster) Request {
-	r.Cluster = c
-	return r
-}
-
 // Trust says how long a measurement is trusted.
-func (r *Request) Trust() load.Trust { return source.TrustOf(&r.Spec) }
+func (r *Request) Trust() load.Trust {
+	return load.Trust{
+		RefreshInterval: r.Spec.RefreshInterval.Duration, MaxAge: r.Spec.MaxAge.Duration, DriftTolerance: r.Spec.DriftTolerance,
+	}
+}
 
 // Requirements are what a refresh of the source has to read.
 func (r *Request) Requirements() load.Requirements {
@@ -252,13 +246,4 @@ func (r *Request) Requirements() load.Requirements {
 		}
 	}
 	return required
-}
-
-// ClusterOf returns the cluster of the scheduler behind the handle.
-func ClusterOf(handle minor.Handle) source.Cluster {
-	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
-	return source.Cluster{
-		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
-		KubeConfig: handle.KubeConfig(),
-	}
 }

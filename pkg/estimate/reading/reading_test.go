@@ -26,7 +26,7 @@ func specOf(maxAge time.Duration) (spec config.LoadSpec) {
 
 func figures(t *testing.T, loads *readingtest.Loads, request reading.Request, node string) []reading.Figure {
 	t.Helper()
-	reader := check.Value(loads.Open(t.Context(), request))(t)
+	reader := check.Value(loads.Open(t.Context(), nil, request))(t)
 	return reader.Figures(framework.NewCycleState(), node)
 }
 

@@ -854,7 +854,7 @@ func TestAddReaders(t *testing.T) {
 			s.windows = nil
 			s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
 			for range 2 { // two plugins that read the same
-				reader, err := loads.Open(t.Context(), tt.request)
+				reader, err := loads.Open(t.Context(), nil, tt.request)
 				if err != nil {
 					t.Fatal(err)
 				}

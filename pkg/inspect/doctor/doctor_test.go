@@ -209,7 +209,7 @@ func TestTableChecks(t *testing.T) {
 			for node := range tt.loads {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 			}
-			reader, err := loads.Open(t.Context(), reading.ForLoad(s.Spec, podusage.ByRequests{}))
+			reader, err := loads.Open(t.Context(), nil, reading.ForLoad(s.Spec, podusage.ByRequests{}))
 			if err != nil {
 				t.Fatal(err)
 			}

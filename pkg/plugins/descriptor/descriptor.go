@@ -64,8 +64,8 @@ func (s Skipped) Reason(loadKnown bool) string {
 
 // LoadProvider opens readers of load.
 type LoadProvider interface {
-	// Open returns a reader for the request. The source is read until ctx is done.
-	Open(ctx context.Context, request reading.Request) (*reading.Reader, error)
+	// Open returns a reader for the request, of the handle's cluster. The source is read until ctx is done.
+	Open(ctx context.Context, handle minor.Handle, request reading.Request) (*reading.Reader, error)
 }
 
 // Deps are a plugin's dependencies, beside its arguments and its handle.
@@ -142,7 +142,7 @@ func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 		}
 		in := Inputs{Deps: deps, Handle: handle}
 		if p.Reads != nil {
-			if in.Reader, err = deps.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle))); err != nil {
+			if in.Reader, err = deps.Load.Open(ctx, handle, p.Reads(args)); err != nil {
 				return nil, err
 			}
 		}

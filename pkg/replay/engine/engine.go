@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -353,7 +354,7 @@ func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) 
 	return &loadProvider{measured: m, watcher: watcher, source: reading.NewSource(watcher.Publisher(), c)}
 }
 
-func (p *loadProvider) Open(_ context.Context, request reading.Request) (*reading.Reader, error) {
+func (p *loadProvider) Open(_ context.Context, _ minor.Handle, request reading.Request) (*reading.Reader, error) {
 	if len(request.Metrics) > 0 {
 		return nil, errors.New("a replay has no node metrics: leave the plugin out of the profile")
 	}

@@ -128,7 +128,7 @@ func (r *Rebalance) start(ctx context.Context, e *engine) (*rebalancing, error) 
 		Window: minutes(5), MaxAge: minutes(5),
 		RefreshInterval: metav1.Duration{Duration: input.Tick}, // moves end before the next refresh
 	}
-	reader, err := e.provider.Open(ctx, reading.ForLoad(spec, podusage.ByRequests{}))
+	reader, err := e.provider.Open(ctx, nil, reading.ForLoad(spec, podusage.ByRequests{}))
 	m.load = &measuredLoad{reader}
 	return m, err
 }
