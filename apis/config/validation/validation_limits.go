@@ -44,13 +44,6 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 	v.whenNoneFits(args.WhenNoneFits)
 }
 
-// ValidateNodeSelector validates a selector of nodes, found at path.
-func ValidateNodeSelector(path *field.Path, selector map[string]string) field.ErrorList {
-	v := at(path)
-	v.nodeSelector(selector)
-	return *v.errs
-}
-
 // ValidateNodeThresholds validates the thresholds of pools of nodes, found at path.
 func ValidateNodeThresholds(path *field.Path, pools []config.NodeThresholds) field.ErrorList {
 	v := at(path)

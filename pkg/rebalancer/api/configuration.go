@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -201,7 +202,7 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 	if !slices.Contains(Modes(), c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, Modes()))
 	}
-	errs = append(errs, validation.ValidateNodeSelector(field.NewPath("nodeSelector"), c.NodeSelector)...)
+	errs = append(errs, metav1validation.ValidateLabels(c.NodeSelector, field.NewPath("nodeSelector"))...)
 	errs = append(errs, validation.ValidateNodeThresholds(field.NewPath("nodeThresholds"), c.NodeThresholds)...)
 	if len(c.Namespaces.Include) > 0 && len(c.Namespaces.Exclude) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("namespaces"), "include and exclude exclude each other; write one of them"))

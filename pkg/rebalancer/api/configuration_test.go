@@ -42,7 +42,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		header + "movesPerHour: 3":                                        `unknown field "movesPerHour"`,
 		header + "linePercent: 0":                                         "linePercent: Invalid value: 0: must be in [1, 100]",
 		header + "namespaces: {include: [a], exclude: [b]}":               "namespaces: Forbidden: include and exclude exclude each other; write one of them",
-		header + "nodeSelector: {a b: c}":                                 `nodeSelector[a b]: Invalid value: "c": must be a label that nodes can have`,
+		header + "nodeSelector: {a b: c}":                                 `nodeSelector: Invalid value: "a b": name part must consist of alphanumeric characters`,
 		header + "nodeThresholds: [{nodeSelector: {pool: a}, cpu: 0}]":    "nodeThresholds[0].cpu: Invalid value: 0: must be in [1, 100]",
 		header + "linePercent: 101":                                       "linePercent: Invalid value: 101: must be in [1, 100]",
 		header + "goals: [Cool]":                                          `unknown field "goals"`,

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -119,10 +120,9 @@ type shape struct {
 	tolerations []corev1.Toleration
 }
 
-// usableNodes returns whether the pods that may move can use a node at all. Such a node is no virtual node and not cordoned, and one
-// of the pods tolerates and selects it.
+// usableNodes returns whether the pods that may move can use a node at all. Such a node is no virtual node and not cordoned. One of
+// the pods tolerates and selects it.
 func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
-	plain := shape{nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{}), nil}
 	type template struct {
 		owner    types.UID
 		revision string
@@ -148,7 +148,7 @@ func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 		}
 	}
 	if len(shapes) == 0 || len(shapes) > maxShapes {
-		shapes = map[string]shape{"": plain}
+		shapes = map[string]shape{"": {nodes: nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{})}}
 	}
 	return func(node *corev1.Node) bool {
 		if node.Spec.Unschedulable ||
@@ -174,15 +174,15 @@ func (s *shape) canUse(node *corev1.Node) bool {
 
 // asksExtender reports whether the scheduler would ask an extender about the pod. No extender can be simulated.
 func asksExtender(pod *corev1.Pod, extenders []schedulerconfig.Extender) bool {
-	return slices.ContainsFunc(extenders, func(e schedulerconfig.Extender) bool {
-		asks := func(c corev1.Container) bool {
-			return slices.ContainsFunc(e.ManagedResources, func(m schedulerconfig.ExtenderManagedResource) bool {
-				_, requested := c.Resources.Requests[corev1.ResourceName(m.Name)]
-				_, limited := c.Resources.Limits[corev1.ResourceName(m.Name)]
-				return requested || limited
-			})
+	for i := range extenders {
+		for list := range podrequests.Lists(pod) { // the API server requests what a pod limits
+			if slices.ContainsFunc(extenders[i].ManagedResources, func(m schedulerconfig.ExtenderManagedResource) bool {
+				_, requested := list[corev1.ResourceName(m.Name)]
+				return requested
+			}) {
+				return true
+			}
 		}
-		return len(e.ManagedResources) == 0 || slices.ContainsFunc(pod.Spec.Containers, asks) ||
-			slices.ContainsFunc(pod.Spec.InitContainers, asks)
-	})
+	}
+	return slices.ContainsFunc(extenders, func(e schedulerconfig.Extender) bool { return len(e.ManagedResources) == 0 })
 }
