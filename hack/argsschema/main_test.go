@@ -114,5 +114,5 @@ func TestSchemaOf_Values(t *testing.T) {
 		"type":     object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}},
 		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": amount, "memory": amount}, "additionalProperties": false},
 	}
-	check.Equal(t, "", want, definitions["args"].(object)["properties"])
+	check.Equal[any](t, "", want, definitions["args"].(object)["properties"])
 }

@@ -27,7 +27,7 @@ func Value[T any](value T, err error) func(testing.TB) T {
 }
 
 // Equal fails the test, and shows the difference, unless got is as wanted.
-func Equal(tb testing.TB, what string, want, got any, options ...cmp.Option) {
+func Equal[T any](tb testing.TB, what string, want, got T, options ...cmp.Option) {
 	tb.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		tb.Errorf("%s (-want +got):\n%s", what, diff)
