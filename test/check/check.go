@@ -34,6 +34,14 @@ func Equal[T any](tb testing.TB, what string, want, got T, options ...cmp.Option
 	}
 }
 
+// Require ends the test, and shows the difference, unless got is as wanted.
+func Require[T any](tb testing.TB, what string, want, got T) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		tb.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 // Error ends the test without an error, and fails it unless err has all parts.
 func Error(tb testing.TB, err error, parts ...string) {
 	tb.Helper()
@@ -49,6 +57,16 @@ func Contains(tb testing.TB, text string, parts ...string) {
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			tb.Errorf("no %q in\n%s", part, text)
+		}
+	}
+}
+
+// Lacks fails the test if the text has one of the parts.
+func Lacks(tb testing.TB, text string, parts ...string) {
+	tb.Helper()
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			tb.Errorf("%q in\n%s", part, text)
 		}
 	}
 }

@@ -3,9 +3,13 @@ package check
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -34,4 +38,20 @@ func Kubeconfig(server string) string {
 	return `{apiVersion: v1, kind: Config, current-context: test, clusters: [{name: c, cluster: {server: "` + server + `"}}],
 users: [{name: u, user: {token: t}}],
 contexts: [{name: test, context: {cluster: c, user: u, namespace: shop}}, {name: other, context: {cluster: c, user: u}}]}`
+}
+
+// Serve returns a server of the handler, which is closed when the test ends.
+func Serve(tb testing.TB, handler http.Handler) *httptest.Server {
+	tb.Helper()
+	server := httptest.NewServer(handler)
+	tb.Cleanup(server.Close)
+	return server
+}
+
+// ProcessorTime returns the processor time that this process has used.
+func ProcessorTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var r syscall.Rusage
+	OK(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
