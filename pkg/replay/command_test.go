@@ -47,18 +47,12 @@ func TestCommand_Table(t *testing.T) {
 				row = strings.Join(strings.Fields(line), " ")
 			}
 		}
-		if want := name + " 30 0 0.0 90 % 0.0 1.0 0 0 " + compared; row != want {
-			t.Errorf("row %q, want %q", row, want)
-		}
+		check.Equal(t, "row", name+" 30 0 0.0 90 % 0.0 1.0 0 0 "+compared, row)
 	}
 	for _, column := range []string{"HOT-MIN", "SEVERE-MIN", "UNSERVED-CORE-H", "P99", "DEVIATION", "NODES", "PENDING", "MOVES"} {
-		if !strings.Contains(out, "\n"+column+": ") {
-			t.Errorf("%s is not explained", column)
-		}
+		check.Contains(t, out, "\n"+column+": ")
 	}
-	if !strings.Contains(out, "of 1 day;") {
-		t.Errorf("output %q does not say that it is of 1 day", out)
-	}
+	check.Contains(t, out, "of 1 day;")
 	if content, err := os.ReadFile(page); err != nil || !bytes.Contains(content, []byte("<html")) {
 		t.Errorf("--html wrote %.60q, error %v", content, err)
 	}
@@ -76,11 +70,8 @@ func TestCommand_JSON(t *testing.T) {
 
 func TestCommand_SavesWhatItLoads(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pods.jsonl.gz")
-	if _, err := check.Execute(t.Context(), Command(), "--nodes", "2", "--save", file, "--hash-names"); err != nil {
-		t.Fatal(err)
-	}
-	in, err := input.Load(file)
-	check.OK(t, err)
+	check.Value(check.Execute(t.Context(), Command(), "--nodes", "2", "--save", file, "--hash-names"))(t)
+	in := check.Value(input.Load(file))(t)
 	if len(in.Nodes) != 2 || len(in.Pods) < 100 || !strings.HasPrefix(in.Nodes[0].Name, "node-") || in.Nodes[0].Name == "node-0" {
 		t.Errorf("%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods", len(in.Nodes), in.Nodes[0].Name,
 			len(in.Pods))
@@ -152,11 +143,7 @@ func TestCommand_UsageErrors(t *testing.T) {
 			if err == nil {
 				t.Fatalf("error %v; want one", err)
 			}
-			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
-			}
+			check.Error(t, err, tc.want...)
 		})
 	}
 }
@@ -164,13 +151,10 @@ func TestCommand_UsageErrors(t *testing.T) {
 func TestCommand_Rebalance(t *testing.T) {
 	load, config := check.File(t, "pods.jsonl", twoPods), check.File(t, "config.yaml", profiles)
 	limits := check.File(t, "limits.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: 1\n")
-	out, err := check.Execute(t.Context(), Command(), "--load", load, "--config", config, "--policies", "packing+rebalance",
-		"--rebalancer-config", limits)
-	check.OK(t, err)
+	out := check.Value(check.Execute(t.Context(), Command(), "--load", load, "--config", config, "--policies", "packing+rebalance",
+		"--rebalancer-config", limits))(t)
 	for _, policy := range []string{"packing", "packing+rebalance"} {
-		if !strings.Contains(out, "\n"+policy+" ") {
-			t.Errorf("no row of %s in\n%s", policy, out)
-		}
+		check.Contains(t, out, "\n"+policy+" ")
 	}
 	invalid := check.File(t, "invalid.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: -1\n")
 	paused := check.File(t, "paused.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\npaused: true\n")

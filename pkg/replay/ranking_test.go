@@ -8,6 +8,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestSynthetic_RanksPoliciesAsRealTracesDo compares with the ratios of hot minutes of three real days, each with two seeds. Synthetic is
@@ -16,26 +17,17 @@ import (
 func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 	const nodes, seeds = 100, 3
 	o := Options{Policies: []engine.Policy{policy(t, report.Stock), policy(t, report.Clairvoyant)}}
-	known, err := engine.ReadPolicies("testdata/known.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := check.Value(engine.ReadPolicies("testdata/known.yaml"))(t)
 	for _, p := range known {
 		if p.Name == "TLP 40" || p.Name == "PredictedPeak" {
 			o.Policies = append(o.Policies, p)
 		}
 	}
 	for seed := range uint64(seeds) {
-		in, err := generate.Input(generate.Synthetic(seed+1), generate.Scenarios()[0], nodes, seed+1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := check.Value(generate.Input(generate.Synthetic(seed+1), generate.Scenarios()[0], nodes, seed+1))(t)
 		o.Inputs = append(o.Inputs, in)
 	}
-	r, err := Replay(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Value(Replay(t.Context(), o))(t)
 	hot := map[string]float64{}
 	for _, p := range r.Policies {
 		for _, run := range p.Runs {

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // noTimes leaves out what a run measures of the machine that it runs on.
@@ -19,20 +19,12 @@ var noTimes = cmpopts.IgnoreFields(report.Run{}, "DecisionSeconds")
 
 func policy(t testing.TB, name string) engine.Policy {
 	t.Helper()
-	p, err := engine.BuiltinPolicy(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return check.Value(engine.BuiltinPolicy(name))(t)
 }
 
 func generated(t *testing.T, nodes int) *input.Input {
 	t.Helper()
-	in, err := generate.Input(generate.Synthetic(1), generate.Scenarios()[0], nodes, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in
+	return check.Value(generate.Input(generate.Synthetic(1), generate.Scenarios()[0], nodes, 1))(t)
 }
 
 // shorten returns the first hours of the input, and counts all but three.
@@ -51,24 +43,16 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 	}
 	// The second file has every statistic of a load line.
 	for _, file := range []string{"testdata/known.yaml", "testdata/options.yaml"} {
-		policies, err := engine.ReadPolicies(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		policies := check.Value(engine.ReadPolicies(file))(t)
 		o.Policies = append(o.Policies, policies...)
 	}
 	var reports []*report.Report
 	for _, parallelism := range []int{1, 4} {
 		o.Parallelism = parallelism
-		r, err := Replay(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Value(Replay(t.Context(), o))(t)
 		reports = append(reports, r)
 	}
-	if diff := cmp.Diff(reports[0], reports[1], noTimes); diff != "" {
-		t.Errorf("one run at a time and four (-one +four):\n%s", diff)
-	}
+	check.Equal(t, "one run at a time and four (want: one)", reports[0], reports[1], noTimes)
 }
 
 func TestRuns(t *testing.T) {

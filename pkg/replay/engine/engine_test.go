@@ -1,13 +1,16 @@
 package engine
 
 import (
-	"math"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // tiny is an hour of two nodes of one core and 1 GiB.
@@ -29,20 +32,12 @@ func steady(workload int, arrival, lifetime time.Duration, millis float32) input
 
 func replayOne(t *testing.T, in *input.Input, policy Policy) report.Run {
 	t.Helper()
-	run, err := Run(t.Context(), in, policy, func(float64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run
+	return check.Value(Run(t.Context(), in, policy, func(float64) {}))(t)
 }
 
 func policy(t testing.TB, name string) Policy {
 	t.Helper()
-	p, err := BuiltinPolicy(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return check.Value(BuiltinPolicy(name))(t)
 }
 
 func TestReplay_Figures(t *testing.T) {
@@ -75,9 +70,7 @@ func TestReplay_Figures(t *testing.T) {
 		{"pending minutes", got.PendingMinutes, 5.5 + 54},
 		{"p99", got.P99Utilization, 1.2},
 	} {
-		if math.Abs(f.got-f.want) > 2e-3 {
-			t.Errorf("%s = %v, want %v", f.name, f.got, f.want)
-		}
+		check.Equal(t, f.name, f.want, f.got, cmpopts.EquateApprox(0, 2e-3))
 	}
 }
 
@@ -96,14 +89,13 @@ func TestClairvoyant_AvoidsPeaksToCome(t *testing.T) {
 	later, now := steady(0, 0, time.Hour, 1000), steady(1, 0, time.Hour, 1000)
 	later.Trace, now.Trace = []float32{0.1, 0.9}, []float32{0.6, 0.1}
 	in := tiny(workloads, later, now, steady(2, time.Minute, time.Hour, 300))
-	if got := replayOne(t, in, policy(t, report.Clairvoyant)); got.SevereMinutes != 0 {
-		t.Errorf("%v severe minutes, want none: the third pod goes beside the one that uses less later", got.SevereMinutes)
-	}
+	check.Equal(t, "severe minutes: the third pod goes beside the one that uses less later", 0,
+		replayOne(t, in, policy(t, report.Clairvoyant)).SevereMinutes)
 }
 
 // All policies have the energy by the models of the one that has some. Node b has no model.
 func TestReplay_Energy(t *testing.T) {
-	configuration, err := configlint.Decode([]byte(`
+	configuration := check.Value(configlint.Decode([]byte(`
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -112,21 +104,14 @@ profiles:
   pluginConfig:
   - name: Peaks
     args: {nodePowerModels: [{nodeSelector: {kubernetes.io/hostname: a}, k0: 100, k1: 10, k2: 0.027725887}]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	policies := WithPowerModels([]Policy{policy(t, report.Stock), {Name: "peaks", configuration: configuration}})
 	in := tiny([]input.Workload{{Namespace: "n", Name: "asks", Requests: input.Amounts{CPUMillis: 900}}},
 		steady(0, 0, 2*time.Hour, 500), steady(0, 0, 2*time.Hour, 500))
 	// e^(k2 · 50) is 4. For 30 s node a is idle, at 100 + 10 · 1 = 110. Then it is at 50 %, at 100 + 10 · 4 = 140. In an hour that is
 	// 110 · 30/3600 + 140 · 3570/3600 = 139.75.
 	for _, p := range policies {
-		if got := replayOne(t, in, p).EnergyHours; math.Abs(got-139.75) > 1e-4 {
-			t.Errorf("energy of %s is %v, want 139.75", p.Name, got)
-		}
+		check.Equal(t, fmt.Sprintf("energy of %s", p.Name), 139.75, replayOne(t, in, p).EnergyHours, cmpopts.EquateApprox(0, 1e-4))
 	}
-	if got := replayOne(t, in, policy(t, report.Stock)).EnergyHours; got != 0 {
-		t.Errorf("energy without models is %v, want 0", got)
-	}
+	check.Equal(t, "energy without models", 0, replayOne(t, in, policy(t, report.Stock)).EnergyHours)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const fuzzedConfiguration = `
@@ -39,28 +40,16 @@ func FuzzReplay(f *testing.F) {
 	}
 	dir := f.TempDir()
 	file, saved, configuration := filepath.Join(dir, "file"), filepath.Join(dir, "saved"), filepath.Join(dir, "configuration.yaml")
-	if err := os.WriteFile(configuration, []byte(fuzzedConfiguration), 0o600); err != nil {
-		f.Fatal(err)
-	}
-	policies, err := ReadPolicies(configuration)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f, os.WriteFile(configuration, []byte(fuzzedConfiguration), 0o600))
+	policies := check.Value(ReadPolicies(configuration))(f)
 	f.Fuzz(func(t *testing.T, content string) {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(file, []byte(content), 0o600))
 		in, err := input.Load(file)
 		if err != nil || len(in.Nodes) > maxNodes || len(in.Pods) > maxPods || in.Length > maxLength {
 			return
 		}
-		if err := input.Save(saved, in); err != nil {
-			t.Fatal(err)
-		}
-		again, err := input.Load(saved)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, input.Save(saved, in))
+		again := check.Value(input.Load(saved))(t)
 		if len(again.Nodes) != len(in.Nodes) || len(again.Workloads) != len(in.Workloads) || len(again.Pods) != len(in.Pods) ||
 			again.Length != in.Length || again.Counted != in.Counted {
 			t.Fatalf("got %+v, want %+v", again, in)

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestMeasured_IsCappedAtCapacity(t *testing.T) {
@@ -33,9 +33,7 @@ func TestMeasured_IsCappedAtCapacity(t *testing.T) {
 	for r := range load.ResourceCount {
 		got[r] = m.over(0, r, 5*time.Minute)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got, cmpopts.EquateApprox(0, 1e-6))
 	if got := m.over(0, load.CPU, input.Tick); got.Mean != 1 || got.Span != 0 {
 		t.Errorf("over the last tick %+v, want a mean of 1 over the whole window", got)
 	}
@@ -97,10 +95,7 @@ func TestMeasured_QuantilesOfMovingWindow(t *testing.T) {
 
 // A line on the maximum rejects a node that a line on the mean accepts.
 func TestRun_LineOnMaximum(t *testing.T) {
-	policies, err := ReadPolicies("../testdata/options.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	policies := check.Value(ReadPolicies("../testdata/options.yaml"))(t)
 	requests := func(millis float64) input.Workload {
 		return input.Workload{Namespace: "n", Name: fmt.Sprint("w", millis), Requests: input.Amounts{CPUMillis: millis}}
 	}
@@ -112,8 +107,6 @@ func TestRun_LineOnMaximum(t *testing.T) {
 		burst, steady(1, 0, 2*time.Hour, 300), steady(2, 40*time.Minute, 10*time.Minute, 600))
 	for name, want := range map[string]float64{"line on the mean": 4.5, "line on the maximum of 2h": 14.5} {
 		i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == name })
-		if got := replayOne(t, in, policies[i]); got.HotMinutes != want {
-			t.Errorf("%s: %v hot minutes, want %v", name, got.HotMinutes, want)
-		}
+		check.Equal(t, name+": hot minutes", want, replayOne(t, in, policies[i]).HotMinutes)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestLoadProvider_EveryStatistic expects each plugin to read the statistic that its arguments ask for.
@@ -51,15 +52,9 @@ func TestLoadProvider_EveryStatistic(t *testing.T) {
 		for args, want := range chosen {
 			t.Run(d.Name+"/"+args, func(t *testing.T) {
 				const profile = builtinProfile + "  pluginConfig: [{name: %[3]s, args: {%[5]s}}]\n"
-				configuration, err := configlint.Decode(fmt.Appendf(nil, profile, 0, "p", d.Name, "", args))
-				if err != nil {
-					t.Fatal(err)
-				}
+				configuration := check.Value(configlint.Decode(fmt.Appendf(nil, profile, 0, "p", d.Name, "", args)))(t)
 				p := Policy{Name: "p", configuration: configuration}
-				e, err := newEngine(t.Context(), tiny(nil), p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := check.Value(newEngine(t.Context(), tiny(nil), p))(t)
 				for _, u := range []float64{0.9, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.6} {
 					for node := range e.nodes {
 						e.measured.add(node, podusage.Amounts{load.CPU: u, load.Memory: 0.5})
@@ -67,9 +62,7 @@ func TestLoadProvider_EveryStatistic(t *testing.T) {
 					e.measured.next()
 				}
 				e.clock.SetTime(e.Start.Add(10 * input.Tick))
-				if err := e.provider.refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, e.provider.refresh(t.Context()))
 				asked := d.Reads(argsOf(t, p, d.Name))
 				if others { // TestReads expects what they read
 					if want.peak = asked.Peak != nil; asked.UsesDeviation {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // growing is a cluster of two nodes. At first the pods use 100m, 400m and 200m, and the third joins the first. From 20:00 on, the
@@ -43,10 +45,7 @@ func small() *api.Configuration {
 
 func predictedPeak(t *testing.T) Policy {
 	t.Helper()
-	known, err := ReadPolicies("../testdata/known.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := check.Value(ReadPolicies("../testdata/known.yaml"))(t)
 	return known[slices.IndexFunc(known, func(p Policy) bool { return p.Name == "PredictedPeak" })]
 }
 
@@ -74,9 +73,7 @@ func TestRebalance_WithoutLoadPlugin(t *testing.T) {
 	in := growing()
 	in.Workloads[1].Requests.CPUMillis, in.Workloads[2].Requests.CPUMillis, in.Pods[1].Lifetime = 700, 200, 20*time.Minute
 	run := replayOne(t, in, rebalanced(policy(t, report.Stock), small()))
-	if run.Moves != 1 || run.Landed != 1 || run.Returned != 0 {
-		t.Errorf("%d moves, %d landed, %d returned; want one, which landed, and none", run.Moves, run.Landed, run.Returned)
-	}
+	check.Equal(t, "moves, landed, returned", [3]int{1, 1, 0}, [3]int{run.Moves, run.Landed, run.Returned})
 }
 
 // The node is hot from 26:30 on, until the third pod ends.
@@ -135,21 +132,14 @@ func TestRebalance_Breaker(t *testing.T) {
 	}{{25 * time.Minute, 7, 1}, {time.Hour, 27.5, 0}} {
 		c := small()
 		c.BreakerDuration.Duration, c.MaxPodsPercentPerHour = tc.duration, 200 // six moves: the failed ones count
-		e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := check.Value(newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), c)))(t)
 		for uid, namespace := range map[types.UID]string{"1": "x", "2": "y", "3": "y"} {
 			m := e.mover
 			m.history.Begin(&plan.Move{Namespace: namespace, UID: uid}, e.clock.Now())
-			if outcome := m.history.End(t.Context(), m.cluster(), c, uid, nil); outcome != plan.NotReady {
-				t.Errorf("the outcome is %s, want %s", outcome, plan.NotReady)
-			}
+			check.Equal(t, "the outcome", plan.NotReady, m.history.End(t.Context(), m.cluster(), c, uid, nil))
 		}
 		for tick := range input.Ticks(e.Length) {
-			if err := e.tick(t.Context(), tick); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, e.tick(t.Context(), tick))
 		}
 		if run := e.figures.run(e); run.HotMinutes != tc.hot || run.Moves != tc.moves {
 			t.Errorf("%v hot minutes, %d moves; want %v, %d", run.HotMinutes, run.Moves, tc.hot, tc.moves)
@@ -159,15 +149,10 @@ func TestRebalance_Breaker(t *testing.T) {
 
 // The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
 func TestRebalance_RestOfLifetime(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), small()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := check.Value(newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), small())))(t)
 	p := &e.pods[2]
 	for tick := range 56 {
-		if err := e.tick(t.Context(), tick); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, e.tick(t.Context(), tick))
 		if tick == 52 && (p.start != 15 || p.end != 95) {
 			t.Errorf("runs in ticks [%d, %d), want [15, 95)", p.start, p.end)
 		}
@@ -180,28 +165,19 @@ func TestRebalance_RestOfLifetime(t *testing.T) {
 
 // Whoever knows the future counts a moved pod once. At tick 80 the pods use 700m, 400m and 200m.
 func TestRebalance_Clairvoyant(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(policy(t, report.Clairvoyant), small()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := check.Value(newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(policy(t, report.Clairvoyant), small())))(t)
 	for tick := range 30 {
-		if err := e.tick(t.Context(), tick); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, e.tick(t.Context(), tick))
 		if p := &e.pods[2]; tick == 25 {
 			move := plan.Move{From: e.Nodes[p.node].Name, UID: p.object.UID}
-			if err := e.mover.evict(&move, tick+1); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, e.mover.evict(&move, tick+1))
 		}
 	}
 	sum := float32(0)
 	for _, demand := range e.future.demand {
 		sum += demand[80]
 	}
-	if sum != 1300 {
-		t.Errorf("%v milliCPU at tick 80, want 1300", sum)
-	}
+	check.Equal(t, "milliCPU at tick 80", 1300, sum)
 }
 
 // With 90 s to terminate and 2 minutes to start, the source is hot for two ticks more than above. The pod starts at tick 53 + 3 + 4.
@@ -210,14 +186,9 @@ func TestRebalance_Costs(t *testing.T) {
 	if run := replayOne(t, growing(), slow); run.HotMinutes != 8 || run.Moves != 1 {
 		t.Errorf("%v hot minutes and %d moves, want 8 and one", run.HotMinutes, run.Moves)
 	}
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), slow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := check.Value(newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), slow))(t)
 	for tick := range 61 {
-		if err := e.tick(t.Context(), tick); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, e.tick(t.Context(), tick))
 	}
 	if p := &e.pods[2]; p.start != 60 || p.end != 102 {
 		t.Errorf("runs in ticks [%d, %d), want [60, 102)", p.start, p.end)
@@ -238,10 +209,7 @@ func TestRebalance_Returns(t *testing.T) {
 		{"before figures count", time.Minute, -1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, err := newEngine(t.Context(), tiny(nil), policy(t, report.Stock))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := check.Value(newEngine(t.Context(), tiny(nil), policy(t, report.Stock)))(t)
 			e.clock.SetTime(at)
 			e.figures.charts.Moves = []report.MoveMark{{From: "b"}}
 			m := &rebalancing{
@@ -250,9 +218,7 @@ func TestRebalance_Returns(t *testing.T) {
 				departures: map[int][]departure{7: {{"a", at.Add(-tc.ago)}, {"b", at}}},
 			}
 			m.bound(7, "a")
-			if e.figures.Returned != tc.want {
-				t.Errorf("%d returned, want %d", e.figures.Returned, tc.want)
-			}
+			check.Equal(t, "returned", tc.want, e.figures.Returned)
 		})
 	}
 }
@@ -265,8 +231,6 @@ func TestDemand_Restarted(t *testing.T) {
 	d := in.DemandOf(&in.Pods[0], nil)
 	d = d.Restarted(20)
 	for tick, want := range map[int]float32{20: 100, 29: 100, 30: 125} {
-		if got := d.At(tick); got != want {
-			t.Errorf("%v milliCPU in tick %d, want %v", got, tick, want)
-		}
+		check.Equal(t, fmt.Sprintf("milliCPU in tick %d", tick), want, d.At(tick))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // aggregates are what a scenario comes to, over the counted hours if every pod runs from its arrival on.
@@ -65,10 +66,7 @@ func TestInput_Aggregates(t *testing.T) {
 	} {
 		s := Scenarios()[i]
 		t.Run(s.Name, func(t *testing.T) {
-			in, err := Input(traces, s, 100, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := check.Value(Input(traces, s, 100, 1))(t)
 			a := aggregatesOf(in)
 			t.Logf("%+v", a)
 			for _, f := range []struct {
@@ -111,11 +109,7 @@ func flat() *Traces {
 
 func generated(t testing.TB, s Scenario, nodes int, seed uint64) *input.Input {
 	t.Helper()
-	in, err := Input(flat(), s, nodes, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in
+	return check.Value(Input(flat(), s, nodes, seed))(t)
 }
 
 func TestInput_SameSeedSamePods(t *testing.T) {

@@ -3,6 +3,8 @@ package generate
 import (
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestParseTraces_Invalid(t *testing.T) {
@@ -15,16 +17,14 @@ func TestParseTraces_Invalid(t *testing.T) {
 		{"not a number", strings.Replace(row, "1", "NaN", 1), "from 0 to 100"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := parseTraces("day", strings.NewReader(tc.content)); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one that says %q", err, tc.want)
-			}
+			_, err := parseTraces("day", strings.NewReader(tc.content))
+			check.Error(t, err, tc.want)
 		})
 	}
 	if traces, err := parseTraces("day", strings.NewReader(row+"\r\n"+row+"\n")); err != nil || len(traces.Machines) != 2 ||
 		traces.Machines[1][0] != 0.01 {
 		t.Errorf("%v, %v; want two rows of 1 %%", traces, err)
 	}
-	if _, err := ReadTraces(t.TempDir()); err == nil || !strings.Contains(err.Error(), "*.csv") {
-		t.Errorf("an empty folder: error %v, want one that says which files it looks for", err)
-	}
+	_, err := ReadTraces(t.TempDir())
+	check.Error(t, err, "*.csv")
 }

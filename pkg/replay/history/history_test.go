@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -49,7 +48,7 @@ func (c constant) during(from, to time.Duration) constant {
 
 // serve returns the address of a server that answers range queries with the series, by query.
 func serve(t *testing.T, series map[string][]constant) string {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seconds := func(name string) time.Duration {
 			unix, err := strconv.ParseInt(r.FormValue(name), 10, 64)
 			if err != nil {
@@ -75,7 +74,6 @@ func serve(t *testing.T, series map[string][]constant) string {
 		_ = json.NewEncoder(w).
 			Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": result}})
 	}))
-	t.Cleanup(server.Close)
 	return server.URL + "/prefix"
 }
 
@@ -94,9 +92,7 @@ func TestPod_WorkloadIsNamedAsPluginsNameIt(t *testing.T) {
 		{"", "", "p"},
 	} {
 		p := &pod{namespace: "n", name: "p", ownerKind: tc.kind, ownerName: tc.owner}
-		if got := p.workload(); got != tc.want {
-			t.Errorf("a pod of %s %q has the workload %q, want %q", tc.kind, tc.owner, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("a pod of %s %q has the workload", tc.kind, tc.owner), tc.want, p.workload())
 	}
 }
 
@@ -137,10 +133,7 @@ func cluster() map[string][]constant {
 }
 
 func TestRead(t *testing.T) {
-	h, err := read(t, cluster())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := check.Value(read(t, cluster()))(t)
 	repeated := func(n int, v float32) []float32 {
 		values := make([]float32, n)
 		for i := range values {
@@ -168,9 +161,7 @@ func TestRead(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, h.Input, cmpopts.EquateApproxTime(0)); diff != "" {
-		t.Errorf("input (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "input", want, h.Input, cmpopts.EquateApproxTime(0))
 	if len(h.Missing) != 2 || !strings.Contains(h.Missing[0], "taints") || !strings.Contains(h.Missing[1], "1 pod of DaemonSets") {
 		t.Errorf("missing %q, want taints and the pod of a DaemonSet", h.Missing)
 	}
@@ -193,9 +184,8 @@ func TestRead_NamesWhatIsMissing(t *testing.T) {
 	for query, want := range map[string]string{capacityQuery: "kube_node_status_capacity", cpuQuery: "container_cpu_usage_seconds_total"} {
 		series := cluster()
 		delete(series, query)
-		if _, err := read(t, series); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("without %s: error %v, want one that names it", want, err)
-		}
+		_, err := read(t, series)
+		check.Error(t, err, want)
 	}
 }
 
@@ -229,9 +219,7 @@ func TestRead_InfiniteUsageIsUnknown(t *testing.T) {
 	if err != nil || len(h.Input.Pods) != 1 || h.Input.Workloads[0].Name != "web" {
 		t.Errorf("error %v, %+v; want the pod of web alone", err, h)
 	}
-	if missing := strings.Join(h.Missing, "; "); !strings.Contains(missing, "values that cannot have been measured") {
-		t.Errorf("missing %s: does not name the rejected values", missing)
-	}
+	check.Contains(t, strings.Join(h.Missing, "; "), "values that cannot have been measured")
 }
 
 // Whatever a server answers to a query, the input that follows can be saved, and so has no infinite number.
@@ -288,9 +276,7 @@ func TestRead_Fails(t *testing.T) {
 			defer server.Close()
 			_, err := Read(t.Context(),
 				Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), server.URL) {
-				t.Errorf("error %v, want one that says %q and the URL", err, tc.want)
-			}
+			check.Error(t, err, tc.want, server.URL)
 		})
 	}
 }

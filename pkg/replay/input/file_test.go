@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -60,13 +58,8 @@ func TestFile(t *testing.T) {
 	in := generated(t)
 	for _, name := range []string{"pods.jsonl", "pods.jsonl.gz"} {
 		file := filepath.Join(t.TempDir(), name)
-		if err := Save(file, in); err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := Load(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Save(file, in))
+		loaded := check.Value(Load(file))(t)
 		for i := range in.Pods {
 			p := &in.Pods[i]
 			start := Ticks(p.Arrival)
@@ -78,9 +71,7 @@ func TestFile(t *testing.T) {
 			}
 			loaded.Pods[i].Trace, loaded.Pods[i].TraceFrom, loaded.Pods[i].CPUMillis = p.Trace, p.TraceFrom, p.CPUMillis
 		}
-		if diff := cmp.Diff(in, loaded); diff != "" {
-			t.Errorf("%s (-saved +loaded):\n%s", name, diff)
-		}
+		check.Equal(t, name+" (want: saved)", in, loaded)
 	}
 }
 
@@ -88,21 +79,15 @@ func TestInput_HashNames(t *testing.T) {
 	in := generated(t)
 	in.HashNames()
 	var out strings.Builder
-	if err := Write(&out, in); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Write(&out, in))
 	for _, name := range []string{"app-", "team-", `"node-0"`, "registry", `"zone-a"`, "flat"} {
-		if strings.Contains(out.String(), name) {
-			t.Errorf("%q is still there", name)
-		}
+		check.Lacks(t, out.String(), name)
 	}
 	namespaces, workloads := map[string]bool{}, map[string]bool{}
 	for _, w := range in.Workloads {
 		namespaces[w.Namespace], workloads[w.Name] = true, true
 	}
-	if len(namespaces) != 5 || len(workloads) != len(in.Workloads) {
-		t.Errorf("%d namespaces and %d workloads; want 5 and %d", len(namespaces), len(workloads), len(in.Workloads))
-	}
+	check.Equal(t, "namespaces and workloads", [2]int{5, len(in.Workloads)}, [2]int{len(namespaces), len(workloads)})
 }
 
 func TestParseInput_Invalid(t *testing.T) {
@@ -137,9 +122,8 @@ func TestParseInput_Invalid(t *testing.T) {
 		{"a line without end", header + strings.Repeat("x", maxLineBytes+1), "too long"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := parseInput(strings.NewReader(tc.content)); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one that says %q", err, tc.want)
-			}
+			_, err := parseInput(strings.NewReader(tc.content))
+			check.Error(t, err, tc.want)
 		})
 	}
 }
@@ -149,9 +133,7 @@ func TestReadFile_Bound(t *testing.T) {
 	in := &Input{Name: strings.Repeat("n", 900)}
 	for name, most := range map[string]int64{"a.jsonl": 1 << 10, "a.jsonl.gz": 1 << 10, "b.jsonl.gz": 900} {
 		file, read := filepath.Join(t.TempDir(), name), 0
-		if err := Save(file, in); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Save(file, in))
 		_, err := ReadFile(file, most, "record less time", func(content io.Reader) (any, error) {
 			all, err := io.ReadAll(content)
 			read = len(all)
@@ -171,9 +153,7 @@ func TestReadFile_Bound(t *testing.T) {
 func TestLoad_Large(t *testing.T) {
 	var content bytes.Buffer
 	w, err := gzip.NewWriterLevel(&content, gzip.BestSpeed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	const header = `{"format":"plimsoll.replay/v1","name":"n","start":"2026-01-01T00:00:00Z","lengthSeconds":3600,"countedSeconds":3600}`
 	line := `{"workload":{"namespace":"n","name":"w"}}` + strings.Repeat(" ", maxLineBytes-64) + "\n"
 	_, err = io.WriteString(w, header+"\n")
@@ -182,12 +162,9 @@ func TestLoad_Large(t *testing.T) {
 		err = errors.Join(err, failed)
 	}
 	file := filepath.Join(t.TempDir(), "pods.jsonl.gz")
-	if err := errors.Join(err, w.Close(), os.WriteFile(file, content.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "unpacked, it has more than 268435456 bytes") {
-		t.Errorf("error %v, want that of a file that is too large", err)
-	}
+	check.OK(t, errors.Join(err, w.Close(), os.WriteFile(file, content.Bytes(), 0o600)))
+	_, err = Load(file)
+	check.Error(t, err, "unpacked, it has more than 268435456 bytes")
 }
 
 func TestSave_Private(t *testing.T) {
@@ -204,16 +181,9 @@ func TestSave_LargeUsage(t *testing.T) {
 	in := generated(t)
 	in.Pods[0].Trace, in.Pods[0].CPUMillis = []float32{2}, 1e9
 	file := filepath.Join(t.TempDir(), "pods.jsonl")
-	if err := Save(file, in); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := loaded.Pods[0].Trace[0]; got != 1e9 {
-		t.Errorf("usage %v, want 1e9", got)
-	}
+	check.OK(t, Save(file, in))
+	loaded := check.Value(Load(file))(t)
+	check.Equal(t, "usage", 1e9, loaded.Pods[0].Trace[0])
 }
 
 func TestNameHash(t *testing.T) {

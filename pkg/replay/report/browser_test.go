@@ -1,8 +1,6 @@
 package report
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -11,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // tab is a report in a browser.
@@ -18,10 +17,7 @@ type tab struct{ *browser.Tab }
 
 func open(t *testing.T, r *Report) *tab {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(file, []byte(render(t, r)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := check.File(t, "report.html", render(t, r))
 	return &tab{browser.Open(t, "file://"+file)}
 }
 
@@ -139,9 +135,8 @@ func TestBrowser(t *testing.T) {
 	choose("smooth", "0")
 	choose("cumulative", "")
 	tb.Exec(`document.querySelector("#hot-legend button").click()`)
-	if hidden := browser.Eval[int](tb.Tab, `document.querySelectorAll('.legend [aria-pressed="false"]').length`); hidden != 2 {
-		t.Errorf("a click in one legend hides %d lines, want that policy's in both charts", hidden)
-	}
+	check.Equal(t, "a click in one legend hides lines, want that policy's in both charts", 2,
+		browser.Eval[int](tb.Tab, `document.querySelectorAll('.legend [aria-pressed="false"]').length`))
 }
 
 // In the heat map, a move off y goes to x five minutes after the start, and another one nowhere.
@@ -172,9 +167,7 @@ func TestBrowserSchemes(t *testing.T) {
 		return browser.Eval[string](tb.Tab, `getComputedStyle(document.querySelector("section")).backgroundColor`)
 	}
 	const white = "rgb(255, 255, 255)"
-	if got := ground(); got != white {
-		t.Errorf("ground is %s in the light scheme, want %s", got, white)
-	}
+	check.Equal(t, "ground in the light scheme", white, ground())
 	light := tb.heatColors(0)
 	tb.Scheme("dark")
 	if got := ground(); got == white {
@@ -189,9 +182,7 @@ func TestBrowserSchemes(t *testing.T) {
 	)
 	browser.Get(tb.Tab, chromedp.PrintToPDF())
 	printed := browser.Eval[string](tb.Tab, `window.printed`)
-	if printed != white {
-		t.Errorf("ground is %s on paper, want %s", printed, white)
-	}
+	check.Equal(t, "ground on paper", white, printed)
 	if got := ground(); got == white {
 		t.Error("ground stays white after printing")
 	}

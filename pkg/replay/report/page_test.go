@@ -81,10 +81,7 @@ func synthetic(nodes, runs int, policies ...string) *Report {
 
 func render(t *testing.T, r *Report) string {
 	t.Helper()
-	page, err := r.render()
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Value(r.render())(t)
 	return string(page)
 }
 
@@ -108,9 +105,7 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff(want, got.Cells[0]); diff != "" {
 		t.Error(diff)
 	}
-	if got.Bar != 30 || got.RangeFrom != 25 || got.RangeSize != 10 {
-		t.Errorf("bar of %v %%, range from %v %% and %v %% long, want 30, 25 and 10", got.Bar, got.RangeFrom, got.RangeSize)
-	}
+	check.Equal(t, "bar, start and size of its range", [3]float64{30, 25, 10}, [3]float64{got.Bar, got.RangeFrom, got.RangeSize})
 	if !got.Best || p.Rows[0].Best {
 		t.Error("A is not marked as the best policy")
 	}
@@ -119,9 +114,7 @@ func TestTable(t *testing.T) {
 func TestTermsDefined(t *testing.T) {
 	page := render(t, synthetic(10, 2, policyNames...))
 	for _, m := range regexp.MustCompile(`data-term="(\w+)"`).FindAllStringSubmatch(page, -1) {
-		if !strings.Contains(page, `id="term-`+m[1]+`"`) {
-			t.Errorf("the page shows %q without a definition", m[1])
-		}
+		check.Contains(t, page, `id="term-`+m[1]+`"`)
 	}
 }
 
@@ -141,23 +134,16 @@ func TestForeignText(t *testing.T) {
 	r.Policies[1].Runs[0].Name = hostile
 	page := render(t, r)
 
-	root, err := xhtml.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Value(xhtml.Parse(strings.NewReader(page)))(t)
 	var scripts []string
 	for n := range root.Descendants() {
 		if n.Type == xhtml.ElementNode && n.Data == "script" {
 			scripts = append(scripts, n.FirstChild.Data)
 		}
 	}
-	if len(scripts) != 2 {
-		t.Fatalf("the page has %d scripts, want the data and the page's own", len(scripts))
-	}
+	check.Require(t, "the page scripts, want the data and the page's own", 2, len(scripts))
 	var got data
-	if err := json.Unmarshal([]byte(scripts[0]), &got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(scripts[0]), &got))
 	if p := got.Report.Policies[1]; p.Name != hostile || p.Runs[0].Charts.NodeNames[0] != hostile {
 		t.Errorf("names changed: %q, %q", p.Name, p.Runs[0].Charts.NodeNames)
 	}
