@@ -3,7 +3,7 @@ package bar
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestBar(t *testing.T) {
@@ -34,9 +34,7 @@ func TestBar(t *testing.T) {
 		{"expected load below 0 takes nothing away", line(0.20, -0.10, 0.40), "██████······|·················"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.bar.String()); diff != "" {
-				t.Errorf("bar (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "bar", tt.want, tt.bar.String())
 		})
 	}
 }
@@ -57,9 +55,7 @@ func TestBar_Colored(t *testing.T) {
 		{"hot", colored(0.90, 0), red + "████████████" + reset + "|" + red + "██████████████" + reset + "···"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.bar.String()); diff != "" {
-				t.Errorf("bar (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "bar", tt.want, tt.bar.String())
 		})
 	}
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -739,9 +740,7 @@ func TestReportOn_Messages(t *testing.T) {
 				t.Fatalf("got %+v, want %s", c, tt.want)
 			}
 			for _, text := range tt.texts {
-				if !strings.Contains(fmt.Sprint(c), text) {
-					t.Errorf("got %+v, want %q", c, text)
-				}
+				check.Contains(t, fmt.Sprint(c), text)
 			}
 		})
 	}
@@ -854,10 +853,7 @@ func TestAddReaders(t *testing.T) {
 			s.windows = nil
 			s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
 			for range 2 { // two plugins that read the same
-				reader, err := loads.Open(t.Context(), nil, tt.request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				reader := check.Value(loads.Open(t.Context(), nil, tt.request))(t)
 				s.Readers = append(s.Readers, reader)
 			}
 			s.addReaders()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 
 // TestDoctor_Usage expects mistakes in flags to be told from faults of the cluster.
 func TestDoctor_Usage(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/version" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
@@ -24,7 +23,6 @@ func TestDoctor_Usage(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"gitVersion":"v1.36.0"}`)
 	}))
-	t.Cleanup(server.Close)
 	for _, flag := range []string{
 		"--config=/absent/file", "--source-address=ftp://x", "--source-token-file=/absent/token",
 		"--check=values.one", "--fail-on=ok",

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +33,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -103,10 +103,7 @@ func TestFault(t *testing.T) {
 	const there = "https://prometheus-operated.monitoring.svc:9090/prefix"
 	unknown := x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "house-ca"}}}
 	redirected := func(to string, err error) error {
-		u, parseErr := url.Parse(to)
-		if parseErr != nil {
-			t.Fatal(parseErr)
-		}
+		u := check.Value(url.Parse(to))(t)
 		return &httpclient.RedirectedError{To: u, Err: err}
 	}
 	status := func(code int, body string) error { return &httpclient.StatusError{Code: code, Body: []byte(body)} }
@@ -163,9 +160,7 @@ func TestFault(t *testing.T) {
 			}
 			text := fmt.Sprint(checks[0].Advice)
 			for _, want := range tt.wants {
-				if !strings.Contains(text, want) {
-					t.Errorf("the advice is\n%s\nwant %q", text, want)
-				}
+				check.Contains(t, text, want)
 			}
 		})
 	}
@@ -175,9 +170,7 @@ func TestFault(t *testing.T) {
 func TestFault_HTTPConfigFile(t *testing.T) {
 	s := sourceAt("https://prometheus:9090")
 	s.Spec.MetricProvider.HTTPConfigFile, s.Err, s.diagnosis = "/http.yaml", x509.UnknownAuthorityError{}, nil
-	if text := fmt.Sprint(s.adviseFault()); !strings.Contains(text, "Do what the message says") {
-		t.Errorf("the advice is %s", text)
-	}
+	check.Contains(t, fmt.Sprint(s.adviseFault()), "Do what the message says")
 }
 
 func TestTableChecks(t *testing.T) {
@@ -209,10 +202,7 @@ func TestTableChecks(t *testing.T) {
 			for node := range tt.loads {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 			}
-			reader, err := loads.Open(t.Context(), nil, reading.ForLoad(s.Spec, podusage.ByRequests{}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := check.Value(loads.Open(t.Context(), nil, reading.ForLoad(s.Spec, podusage.ByRequests{})))(t)
 			s.Readers = []*reading.Reader{reader}
 			s.addReaders()
 			r := &Report{}
@@ -347,13 +337,9 @@ func TestWaitingChecks(t *testing.T) {
 			}
 			text := fmt.Sprint(checks[0])
 			for _, want := range tt.wants {
-				if !strings.Contains(text, want) {
-					t.Errorf("got %s, want %q", text, want)
-				}
+				check.Contains(t, text, want)
 			}
-			if strings.Contains(text, "schedulerName: "+tt.pods[0].Spec.SchedulerName+" ") {
-				t.Errorf("%s advises the name that the pods have", text)
-			}
+			check.Lacks(t, text, "schedulerName: "+tt.pods[0].Spec.SchedulerName+" ")
 		})
 	}
 }
@@ -380,7 +366,7 @@ func TestReportOn_HostileText(t *testing.T) {
 }
 
 func TestMetricChecks(t *testing.T) {
-	metrics, err := cluster.ParseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
+	metrics := check.Value(cluster.ParseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Fresh"} 3
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Absent"} 0
 plimsoll_load_nodes{source="Prometheus",resource="memory",state="Fresh"} 0
@@ -404,10 +390,7 @@ plimsoll_decisions_total{plugin="LoadThreshold"} 100
 # TYPE plimsoll_fallback_total counter
 plimsoll_fallback_total{plugin="TargetLoadPacking",reason="StepAside"} 11
 plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	var got []string
 	f := sourceAt("").Facts
 	f.Configuration.Workload, f.metrics, f.metricsFrom = nil, metrics, "a test"
@@ -428,9 +411,7 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		"ok scheduler.fallbacks: LoadThreshold decided 10 of 100 placements without load",
 		"warning scheduler.fallbacks: TargetLoadPacking decided 11 of 100 placements without load since the scheduler started: StepAside 11",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got)
 }
 
 func TestClaimsOf(t *testing.T) {
@@ -440,18 +421,13 @@ func TestClaimsOf(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	for _, token := range []string{"", "sha256~opaque", "a.b.c", "a.!.c"} {
-		if c := claimsOf(token); c != (claims{}) {
-			t.Errorf("%q has claims %+v", token, c)
-		}
+		check.Equal(t, fmt.Sprintf("claims of %q", token), claims{}, claimsOf(token))
 	}
 }
 
 // TestNeededPermissions expects the chart to grant the permissions that are checked, and no others.
 func TestNeededPermissions(t *testing.T) {
-	text, err := os.ReadFile("../../../manifests/second-scheduler.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile("../../../manifests/second-scheduler.yaml"))(t)
 	granted := map[string]bool{}
 	for _, document := range strings.Split(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole
@@ -510,9 +486,7 @@ func TestNeededPermissions(t *testing.T) {
 			checked[0] = checked[0] || r.Resource == "resourceclaims/binding" && slices.Equal(r.Verbs, []string{"patch", "update"})
 			checked[1] = checked[1] || r.Resource == "devicetaintrules"
 		}
-		if checked != wants {
-			t.Errorf("%s: resourceclaims/binding and devicetaintrules are checked: %v, want %v", version, checked, wants)
-		}
+		check.Equal(t, version+": resourceclaims/binding and devicetaintrules are checked", wants, checked)
 	}
 }
 
@@ -533,9 +507,7 @@ func TestGrants(t *testing.T) {
 	for document := range strings.SplitSeq(got, "---\n") {
 		var role rbacv1.Role // has the fields of all four kinds except subjects and roleRef
 		var binding rbacv1.RoleBinding
-		if err := errors.Join(yaml.Unmarshal([]byte(document), &role), yaml.Unmarshal([]byte(document), &binding)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(yaml.Unmarshal([]byte(document), &role), yaml.Unmarshal([]byte(document), &binding)))
 		kinds, names[role.Name] = append(kinds, role.Kind+" "+role.Namespace), true
 		if role.Rules != nil {
 			rules[role.Namespace] = role.Rules
@@ -543,25 +515,19 @@ func TestGrants(t *testing.T) {
 			t.Errorf("the binding is %+v", binding)
 		}
 	}
-	if diff := cmp.Diff([]string{"ClusterRole ", "ClusterRoleBinding ", "Role ns", "RoleBinding ns"}, kinds); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "kinds", []string{"ClusterRole ", "ClusterRoleBinding ", "Role ns", "RoleBinding ns"}, kinds)
 	core := []string{""}
-	if diff := cmp.Diff(map[string][]rbacv1.PolicyRule{
+	check.Equal(t, "rules", map[string][]rbacv1.PolicyRule{
 		"": {
 			{APIGroups: core, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}},
 			{APIGroups: core, Resources: []string{"services"}, Verbs: []string{"get", "list"}},
 			{APIGroups: core, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 		},
 		"ns": {{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"lease"}, Verbs: []string{"get"}}},
-	}, rules); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	}, rules)
 	for name := range names {
 		for _, other := range []string{cluster.Grants(permissions[2:], to), cluster.Grants(permissions, cluster.Subject("jane"))} {
-			if strings.Contains(other, name) {
-				t.Errorf("other permissions, or another user, have an object of the same name, and would replace it:\n%s", other)
-			}
+			check.Lacks(t, other, name)
 		}
 	}
 
@@ -580,9 +546,7 @@ func TestQueryCommand_ThroughTheProxy(t *testing.T) {
 	s.Proxy = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy"
 	const want = "kubectl get --raw '/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy" +
 		"/prefix/api/v1/query?query=a+b%7B%7D'"
-	if got := s.queryCommand("a b{}").For(cluster.Chosen{}); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	check.Equal(t, "For", want, s.queryCommand("a b{}").For(cluster.Chosen{}))
 }
 
 // TestCommands_Quoted expects names of configurations and objects to be one word of the shell in commands.

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestReport_Print(t *testing.T) {
@@ -51,14 +50,10 @@ NODES
 The scheduler reads a changed configuration when it restarts:
       kubectl restart
 `
-	if diff := cmp.Diff(want, p.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "text", want, p.String())
 	colored := &terminal.Printer{Style: terminal.Style{Color: true}}
 	report.Print(colored)
-	if !strings.Contains(colored.String(), "\x1b[31m✗\x1b[m no load") {
-		t.Errorf("on a terminal it is %q", colored)
-	}
+	check.Contains(t, colored.String(), "\x1b[31m✗\x1b[m no load")
 }
 
 func TestReport_Select(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // deployment returns a scheduler of the chart.
@@ -79,9 +80,7 @@ func TestSchedulerVersion(t *testing.T) {
 		if tt.name != "the metric of Kubernetes" { // read at the scheduler's port, it has no pod label
 			f.metrics = f.ofScheduler(f.metrics)
 		}
-		if got := f.schedulerVersion(); got != tt.want {
-			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
-		}
+		check.Equal(t, tt.name+": schedulerVersion", tt.want, f.schedulerVersion())
 	}
 }
 

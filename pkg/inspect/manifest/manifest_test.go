@@ -15,6 +15,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // Manifests of one object each.
@@ -72,11 +73,7 @@ spec: {containers: [{name: main, image: p}]}
 
 func mustRead(t *testing.T, content string) *Manifest {
 	t.Helper()
-	m, err := ReadFile("-", strings.NewReader(content), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return check.Value(ReadFile("-", strings.NewReader(content), "default"))(t)
 }
 
 // A Job with 2 completions runs at most 2 pods at a time.
@@ -146,9 +143,8 @@ func TestPod_OfDeployment(t *testing.T) {
 	if owner == nil || owner.Kind != "ReplicaSet" || hash == "" || owner.Name != "web-"+hash {
 		t.Errorf("owner %+v and hash %q, want the Deployment's ReplicaSet", owner, hash)
 	}
-	if first.Spec.SchedulerName != "default-scheduler" || first.Namespace != "shop" {
-		t.Errorf("scheduler %q, namespace %q", first.Spec.SchedulerName, first.Namespace)
-	}
+	check.Equal(t, "scheduler, namespace", [2]string{"default-scheduler", "shop"},
+		[2]string{first.Spec.SchedulerName, first.Namespace})
 	if workload, ok := learned.OwnerOf(first); !ok || workload.Name != "web" {
 		t.Errorf("workload %+v, want that of the Deployment", workload)
 	}

@@ -43,13 +43,9 @@ func TestWrite_Formats(t *testing.T) {
 		"jsonpath={.kind} {.names[0]}":   "Result a",
 		"go-template={{index .names 0}}": "a",
 	} {
-		if got := written(t, format, &result{Names: []string{"a"}, Others: [][]string{nil}}); got != want {
-			t.Errorf("%s: got %q, want %q", format, got, want)
-		}
+		check.Equal(t, format+": written", want, written(t, format, &result{Names: []string{"a"}, Others: [][]string{nil}}))
 	}
-	if got := written(t, "jsonpath={.nested[0].names}", &result{Nested: []*result{{}}}); got != "[]" {
-		t.Errorf("a list in a list is %q", got)
-	}
+	check.Equal(t, "a list in a list", "[]", written(t, "jsonpath={.nested[0].names}", &result{Nested: []*result{{}}}))
 }
 
 // Print writes the format alone. Validate refuses formats of other commands.

@@ -1,12 +1,12 @@
 package shadow
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestReport_Print(t *testing.T) {
@@ -27,9 +27,7 @@ Plimsoll's choices have 60 % fewer predicted hot minutes: 12 in place of 30.
 Skipped: 1 pod, because the share of the core was spent, no load was known, or the decision failed.
 The shadow spends 1.2 % of a core.
 `
-	if diff := cmp.Diff(want, p.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "text", want, p.String())
 	empty := &Report{From: start.Add(time.Hour)}
 	p = &terminal.Printer{}
 	empty.Print(p)
@@ -37,9 +35,7 @@ The shadow spends 1.2 % of a core.
 No pod was on a hot node, and none would have been.
 The shadow spends 0.0 % of a core.
 `
-	if diff := cmp.Diff(want, p.String()); diff != "" {
-		t.Errorf("nothing counted (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "nothing counted", want, p.String())
 }
 
 func TestCounts_Verdict(t *testing.T) {
@@ -52,8 +48,7 @@ func TestCounts_Verdict(t *testing.T) {
 		{5, 5, "Plimsoll's choices have as many predicted hot minutes: 5."},
 		{5, 0, "Plimsoll's choices have 100 % fewer predicted hot minutes: 0 in place of 5."},
 	} {
-		if got := (&Counts{HotMinutesMade: tc.made, HotMinutesPlimsoll: tc.plimsoll}).verdict(); got != tc.want {
-			t.Errorf("%d made, %d of Plimsoll: got %q, want %q", tc.made, tc.plimsoll, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("%d made, %d of Plimsoll", tc.made, tc.plimsoll), tc.want,
+			(&Counts{HotMinutesMade: tc.made, HotMinutesPlimsoll: tc.plimsoll}).verdict())
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // apiServer has Services with the label of the chart. The proxy to each returns report.
@@ -43,10 +43,7 @@ func read(t *testing.T, s *apiServer, r Request) (*Report, error) {
 	t.Helper()
 	server := httptest.NewServer(s)
 	defer server.Close()
-	c, err := cluster.Connect(&rest.Config{Host: server.URL}, "default", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Value(cluster.Connect(&rest.Config{Host: server.URL}, "default", false))(t)
 	report, err := Read(t.Context(), c, r)
 	http.DefaultClient.CloseIdleConnections()
 	return report, err
@@ -58,12 +55,8 @@ func TestRead(t *testing.T) {
 	}}
 	s := &apiServer{services: []string{"plimsoll-shadow"}, report: want}
 	got, err := read(t, s, Request{Hours: 6})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.OK(t, err)
+	check.Equal(t, "read", &want, got)
 	const path = "/api/v1/namespaces/plimsoll-system/services/http:plimsoll-shadow:10269/proxy/shadow?hours=6"
 	if len(s.queries) != 1 || s.queries[0] != path {
 		t.Errorf("requests %q, want %q", s.queries, path)
@@ -100,9 +93,7 @@ func TestRead_Errors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := read(t, &tc.server, tc.request)
 			for _, part := range tc.want {
-				if err == nil || !strings.Contains(err.Error(), part) {
-					t.Errorf("error %v, want %q", err, part)
-				}
+				check.Error(t, err, part)
 			}
 		})
 	}

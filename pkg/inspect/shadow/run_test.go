@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestServer_ServesReport(t *testing.T) {
@@ -20,9 +22,7 @@ func TestServer_ServesReport(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
-		if w.Code != want {
-			t.Errorf("%s: status %d, want %d", path, w.Code, want)
-		}
+		check.Equal(t, path+": status", want, w.Code)
 		if path != Path {
 			continue
 		}
@@ -34,7 +34,5 @@ func TestServer_ServesReport(t *testing.T) {
 	s.ready.Store(true)
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
-	if w.Code != http.StatusOK {
-		t.Errorf("/readyz: status %d once ready", w.Code)
-	}
+	check.Equal(t, "/readyz: status once ready", http.StatusOK, w.Code)
 }

@@ -1,12 +1,11 @@
 package shadow
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -84,9 +84,7 @@ func (f *fixture) measure(utilizations map[string]float64) {
 
 func (f *fixture) must(err error) {
 	f.tb.Helper()
-	if err != nil {
-		f.tb.Fatal(err)
-	}
+	check.OK(f.tb, err)
 }
 
 // place creates the pod, and places it on the node as another scheduler does.
@@ -112,9 +110,7 @@ func (f *fixture) sample() {
 
 func (f *fixture) wants(hours int, want Counts) {
 	f.tb.Helper()
-	if diff := cmp.Diff(want, f.Tally.Report(hours).Total); diff != "" {
-		f.tb.Errorf("counts of %d hours (-want +got):\n%s", hours, diff)
-	}
+	check.Equal(f.tb, fmt.Sprintf("counts of %d hours", hours), want, f.Tally.Report(hours).Total)
 }
 
 // TestShadow_CountsHotMinutes expects pods to go to the cold node. The request of 4 cores is 40 % of a node. The cold node would have
@@ -159,18 +155,14 @@ func TestShadow_CountsHotMinutes(t *testing.T) {
 		f.clock.Step(30 * time.Minute)
 		f.measure(loads)
 		f.sample()
-		if n := len(f.followed); n != 0 {
-			t.Errorf("%d pods are followed, want none", n)
-		}
+		check.Equal(t, "pods are followed", 0, len(f.followed))
 	})
 	t.Run("workloads with most hot minutes come first", func(t *testing.T) {
 		want := []WorkloadCounts{
 			{Namespace: "shop", Workload: "web", Counts: Counts{Pods: 1, Elsewhere: 1, HotMinutesMade: 3, HotMinutesPlimsoll: 2}},
 			{Namespace: "shop", Workload: "api", Counts: Counts{Pods: 1, HotMinutesMade: 2, HotMinutesPlimsoll: 2}},
 		}
-		if diff := cmp.Diff(want, f.Tally.Report(3).Workloads); diff != "" {
-			t.Errorf("workloads (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "workloads", want, f.Tally.Report(3).Workloads)
 	})
 }
 
@@ -187,9 +179,7 @@ func TestShadow_EvaluatesOnlyPlacedPodsOfTheScheduler(t *testing.T) {
 	f.wants(1, Counts{})
 	f.must(f.Drop(pod("waiting", "web")))
 	f.must(f.Drop(pod("unknown", "web")))
-	if f.waiting.Len() != 0 {
-		t.Errorf("%d pods wait", f.waiting.Len())
-	}
+	check.Equal(t, "pods wait", 0, f.waiting.Len())
 }
 
 func TestShadow_CountsPodsWithoutNode(t *testing.T) {
@@ -222,18 +212,15 @@ func TestShadow_SkipsPods(t *testing.T) {
 		f.clock.Step(time.Second) // a tenth of which may be spent
 		f.place(pod("b", "web"), "hot")
 		f.wants(1, Counts{Pods: 1, Elsewhere: 1, Skipped: 1})
-		if got, want := f.Tally.Report(1).CoreShare, 6.0/7; got != want {
-			t.Errorf("share of a core %v, want %v", got, want)
-		}
+		check.Equal(t, "share of a core", 6.0/7, f.Tally.Report(1).CoreShare)
 	})
 }
 
 func TestNew_NeedsLoad(t *testing.T) {
 	f := newFixture(t, map[string]float64{"hot": 0.85})
 	f.Profile = "other"
-	if _, err := New(f.Options); err == nil || !strings.Contains(err.Error(), `profile "other": no plugin reads mean CPU load`) {
-		t.Error(err)
-	}
+	_, err := New(f.Options)
+	check.Error(t, err, `profile "other": no plugin reads mean CPU load`)
 }
 
 func TestShadow_BoundsFollowedPods(t *testing.T) {
@@ -241,7 +228,5 @@ func TestShadow_BoundsFollowedPods(t *testing.T) {
 	for range maxFollowed + 1 {
 		f.follow(&followed{uid: "a"})
 	}
-	if len(f.followed) != maxFollowed {
-		t.Errorf("%d pods are followed, want %d", len(f.followed), maxFollowed)
-	}
+	check.Equal(t, "pods are followed", maxFollowed, len(f.followed))
 }

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 var start = time.Date(2026, 1, 2, 3, 58, 30, 0, time.UTC)
@@ -40,15 +41,11 @@ func TestTally_BoundsWorkloadsAndHours(t *testing.T) {
 	}
 	c.Step(MaxHours * time.Hour) // takes the place of the first hour
 	tally.decided(Others, Skipped)
-	if diff := cmp.Diff(Counts{Skipped: 1}, tally.Report(MaxHours).Total); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "counts", Counts{Skipped: 1}, tally.Report(MaxHours).Total)
 	want := `# HELP plimsoll_shadow_work_seconds_total [ALPHA] Time spent on decisions and samples of the shadow.
 # TYPE plimsoll_shadow_work_seconds_total counter
 plimsoll_shadow_work_seconds_total 1.5
 `
 	tally.worked(1500 * time.Millisecond)
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_shadow_work_seconds_total"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_shadow_work_seconds_total"))
 }

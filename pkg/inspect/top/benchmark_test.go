@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // BenchmarkNodes is one look at 5,000 nodes with 50,000 pods, of which one was changed since the last.
@@ -22,15 +23,10 @@ func BenchmarkNodes(b *testing.B) {
 			objects = append(objects, pod(fmt.Sprint("pod-", i, "-", j), name, "100m", "100Mi", time.Duration(j)*time.Minute))
 		}
 	}
-	r, err := newReader(b, byThreshold, measured, Options{}, objects...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	r := check.Value(newReader(b, byThreshold, measured, Options{}, objects...))(b)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if err := r.scheduler.Update(pod("pod-0-0", "node-0", "100m", "100Mi", time.Duration(i)*time.Second)); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b, r.scheduler.Update(pod("pod-0-0", "node-0", "100m", "100Mi", time.Duration(i)*time.Second)))
 		nodesOf(b, r, Selection{})
 	}
 }

@@ -36,18 +36,15 @@ func connection(client kubernetes.Interface) *cluster.Connection {
 func TestWatch_AppliesChanges(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset(node("a"), node("b"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
-	objects, err := Watch(ctx, connection(client), clock.RealClock{})
-	check.OK(t, err)
+	objects := check.Value(Watch(ctx, connection(client), clock.RealClock{}))(t)
 	c := profiles(t, byThreshold)
 	all, follower := objects.follow()
-	s, err := sim.New(ctx, sim.Options{
+	s := check.Value(sim.New(ctx, sim.Options{
 		Configuration: c, Objects: all,
 		Plugins: plugins.NewRegistry(loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(), clocktesting.NewFakeClock(now),
 			func(...metrics.Registerable) {}),
-	})
-	check.OK(t, err)
-	r, err := New(s, c.Profiles, Options{})
-	check.OK(t, err)
+	}))(t)
+	r := check.Value(New(s, c.Profiles, Options{}))(t)
 	pods := func(name string) string {
 		t.Helper()
 		result, err := r.Pods(ctx, name)
@@ -62,9 +59,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	}
 	// Both were listed; what the handlers say of the list is nothing new.
 	check.OK(t, follower.Apply(s))
-	if got, want := pods("a"), "p 1, q 1"; got != want {
-		t.Fatalf("pods of a: %s, want %s", got, want)
-	}
+	check.Require(t, "pods of a", "p 1, q 1", pods("a"))
 	core := client.CoreV1()
 	done := func(_ any, err error) {
 		t.Helper()
@@ -118,17 +113,15 @@ func TestObjects_Follow(t *testing.T) {
 	check.OK(t, err)
 	simulate := func(all []runtime.Object) *sim.Scheduler {
 		t.Helper()
-		s, err := sim.New(ctx, sim.Options{
+		s := check.Value(sim.New(ctx, sim.Options{
 			Configuration: profiles(t, byThreshold), Objects: all,
 			Plugins: plugins.NewRegistry(loads{}.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-		})
-		check.OK(t, err)
+		}))(t)
 		return s
 	}
 	podsOf := func(s *sim.Scheduler) string {
 		t.Helper()
-		infos, err := s.NodeInfos(ctx)
-		check.OK(t, err)
+		infos := check.Value(s.NodeInfos(ctx))(t)
 		var names []string
 		for _, p := range infos[0].GetPods() {
 			names = append(names, p.GetPod().Name)
@@ -149,17 +142,11 @@ func TestObjects_Follow(t *testing.T) {
 		}
 	}
 	second := simulate(all)
-	if got := podsOf(second); got != "p, q" {
-		t.Errorf("pods of the second: %s at first, want p, q", got)
-	}
+	check.Equal(t, "pods of the second at first", "p, q", podsOf(second))
 	check.OK(t, secondFollower.Apply(second))
-	if got := podsOf(second); got != "q, r" {
-		t.Errorf("pods of the second: %s, want q, r", got)
-	}
+	check.Equal(t, "pods of the second", "q, r", podsOf(second))
 	objects.leave(firstFollower)
-	if n := len(objects.followers); n != 1 {
-		t.Errorf("%d followers, want the second", n)
-	}
+	check.Equal(t, "followers, want the second", 1, len(objects.followers))
 }
 
 // Pages are smaller than all objects at once, and compacted on arrival. The API server ignores limits at resource version 0.

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 var lookedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -85,9 +86,7 @@ worker-3  -       -         -       -         Absent
 		t.Run(tc.name, func(t *testing.T) {
 			p := &terminal.Printer{Style: tc.s}
 			threeNodes().Print(p, ByLine, tc.headers)
-			if diff := cmp.Diff(tc.want, "\n"+p.String()); diff != "" {
-				t.Errorf("table (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "table", tc.want, "\n"+p.String())
 		})
 	}
 }
@@ -104,9 +103,7 @@ func TestNodes_PrintsBars(t *testing.T) {
 		"▒▒▒▒▒▒·················",
 	} {
 		line := ansi.Strip(strings.Split(p.String(), "\n")[i])
-		if got := line[strings.LastIndex(line, " ")+1:]; got != want {
-			t.Errorf("the bar of row %d is %s, want %s", i, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("the bar of row %d", i), want, line[strings.LastIndex(line, " ")+1:])
 	}
 }
 
@@ -150,9 +147,7 @@ TOTAL               1250m  13.1         2048Mi  0.0          -
 `}} {
 		p := &terminal.Printer{Style: tc.s}
 		pods.Print(p, true)
-		if diff := cmp.Diff(tc.want, "\n"+p.String()); diff != "" {
-			t.Errorf("table %d wide (-want +got):\n%s", tc.s.Width, diff)
-		}
+		check.Equal(t, fmt.Sprintf("table %d wide", tc.s.Width), tc.want, "\n"+p.String())
 	}
 }
 
@@ -187,7 +182,5 @@ func TestPods_NotesMoved(t *testing.T) {
 		want = append(want, fmt.Sprintf("shop/web-%d replaces web, moved from hot at 2026-01-02T03:%02d:00Z: why.", i, i))
 	}
 	want = append(want, "2 more replace moved pods: -o json shows all.")
-	if diff := cmp.Diff(want, p.Notes()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "Notes", want, p.Notes())
 }

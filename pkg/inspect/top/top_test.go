@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,11 +97,10 @@ profiles:
 func newReader(tb testing.TB, yaml string, l loads, o Options, objects ...runtime.Object) (*Reader, error) {
 	tb.Helper()
 	c := profiles(tb, yaml)
-	s, err := sim.New(tb.Context(), sim.Options{
+	s := check.Value(sim.New(tb.Context(), sim.Options{
 		Configuration: c, Objects: objects,
 		Plugins: plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-	})
-	check.OK(tb, err)
+	}))(tb)
 	return New(s, c.Profiles, o)
 }
 
@@ -111,22 +109,19 @@ func newClusterReader(tb testing.TB, o Options) *Reader {
 	tb.Helper()
 	annotated := node("b")
 	annotated.Annotations = map[string]string{loadthreshold.Annotation: "cpu=60,memory=80"}
-	r, err := newReader(tb, byThreshold, loads{
+	r := check.Value(newReader(tb, byThreshold, loads{
 		"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.50, time.Minute)},
 		"b": {load.CPU: measurement(0.50, 30*time.Second), load.Memory: measurement(0.50, time.Hour)},
 	}, o,
 		node("a"), annotated, node("c"),
 		pod("old", "a", "1", "1Gi", time.Hour), pod("young", "a", "1", "2Gi", time.Minute), pod("assumed", "a", "1", "1Gi", -1),
-		pod("b-0", "b", "3", "3Gi", time.Hour), pod("c-0", "c", "3", "3Gi", time.Hour))
-	check.OK(tb, err)
+		pod("b-0", "b", "3", "3Gi", time.Hour), pod("c-0", "c", "3", "3Gi", time.Hour)))(tb)
 	return r
 }
 
 func nodesOf(tb testing.TB, r *Reader, s Selection) *Nodes {
 	tb.Helper()
-	nodes, err := r.Nodes(tb.Context(), s)
-	check.OK(tb, err)
-	return nodes
+	return check.Value(r.Nodes(tb.Context(), s))(tb)
 }
 
 var approximately = cmpopts.EquateApprox(0, 1e-9)
@@ -193,8 +188,7 @@ func TestNodes(t *testing.T) {
 
 func TestNodes_Selection(t *testing.T) {
 	r := newClusterReader(t, Options{})
-	selector, err := labels.Parse("zone in (of-a,of-c)")
-	check.OK(t, err)
+	selector := check.Value(labels.Parse("zone in (of-a,of-c)"))(t)
 	for _, tc := range []struct {
 		name string
 		s    Selection
@@ -204,9 +198,7 @@ func TestNodes_Selection(t *testing.T) {
 		{"by labels", Selection{Selector: selector}, "a c"},
 		{"by names, each once", Selection{Names: []string{"c", "b", "c"}}, "b c"},
 	} {
-		if got := namesOf(nodesOf(t, r, tc.s).Nodes); got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
-		}
+		check.Equal(t, tc.name+": namesOf", tc.want, namesOf(nodesOf(t, r, tc.s).Nodes))
 	}
 	if _, err := r.Nodes(t.Context(), Selection{Names: []string{"x"}}); !apierrors.IsNotFound(err) {
 		t.Errorf("a node that does not exist: %v", err)
@@ -222,8 +214,7 @@ func namesOf(nodes []*Row) string {
 }
 
 func TestNodes_UnknownLoad(t *testing.T) {
-	r, err := newReader(t, byThreshold, loads{"a": {load.Memory: measurement(0.5, 0)}}, Options{}, node("a"))
-	check.OK(t, err)
+	r := check.Value(newReader(t, byThreshold, loads{"a": {load.Memory: measurement(0.5, 0)}}, Options{}, node("a")))(t)
 	nodes := nodesOf(t, r, Selection{})
 	if cpu := nodes.Nodes[0].CPU; !slices.Equal(nodes.Unknown, []string{"cpu"}) || cpu.LinePercent != nil {
 		t.Errorf("unknown is %v and the line of cpu %v, want cpu without a line", nodes.Unknown, cpu.LinePercent)
@@ -261,8 +252,7 @@ func TestNew(t *testing.T) {
 
 func TestPods(t *testing.T) {
 	r := newClusterReader(t, Options{})
-	pods, err := r.Pods(t.Context(), "a")
-	check.OK(t, err)
+	pods := check.Value(r.Pods(t.Context(), "a"))(t)
 	type row struct {
 		Name                                    string
 		CPU, CPUPending, Memory, MemoryPending  string
@@ -293,17 +283,14 @@ func TestPods(t *testing.T) {
 		math.Abs(pods.Total.Memory.PendingPercent-of.Memory.PendingPercent) > 1e-9 {
 		t.Errorf("total %+v, want what is pending on the node: %v and %v", pods.Total, of.CPU.PendingPercent, of.Memory.PendingPercent)
 	}
-	if diff := cmp.Diff(of, pods.Node); diff != "" {
-		t.Errorf("node (-as among nodes +as with pods):\n%s", diff)
-	}
+	check.Equal(t, "node as among nodes", of, pods.Node)
 	if _, err := r.Pods(t.Context(), "x"); !apierrors.IsNotFound(err) {
 		t.Errorf("a node that does not exist: %v", err)
 	}
 }
 
 func TestPods_WithoutFreshLoad(t *testing.T) {
-	pods, err := newClusterReader(t, Options{}).Pods(t.Context(), "c")
-	check.OK(t, err)
+	pods := check.Value(newClusterReader(t, Options{}).Pods(t.Context(), "c"))(t)
 	// 3 of 6 cores and 3 of 12 GiB are requested.
 	if u := pods.Total.CPU; u.Usage.String() != "3" || u.UsagePercent != 50 || u.PendingPercent != 0 {
 		t.Errorf("total of cpu %+v, want 3 cores, half of the allocatable", u)
@@ -315,8 +302,7 @@ func TestPods_WithoutFreshLoad(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	nodes := nodesOf(t, newClusterReader(t, Options{}), Selection{Names: []string{"b"}})
-	text, err := json.Marshal(nodes)
-	check.OK(t, err)
+	text := check.Value(json.Marshal(nodes))(t)
 	const want = `{"profile":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,"profiles":["byload"],` +
 		`"cpu":{"state":"Fresh","ageSeconds":30,"measuredAt":"2026-01-02T03:03:35Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
 		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"allocatablePercent":75,"requested":"3","allocatable":"6","capacity":"8"},` +
@@ -338,15 +324,11 @@ func TestSort(t *testing.T) {
 		ByLine: "d b a c",
 	} {
 		Sort(nodes, order, false)
-		if got := namesOf(nodes); got != want {
-			t.Errorf("by %s: %s, want %s", order, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("by %s", order), want, namesOf(nodes))
 		Sort(nodes, order, true)
 		reversed := strings.Fields(want)
 		slices.Reverse(reversed)
-		if got := strings.Fields(namesOf(nodes)); !slices.Equal(got, reversed) {
-			t.Errorf("by %s, reversed: %s, want %s", order, got, reversed)
-		}
+		check.Equal(t, fmt.Sprintf("by %s, reversed", order), reversed, strings.Fields(namesOf(nodes)))
 	}
 }
 
@@ -359,8 +341,7 @@ profiles:
   pluginConfig: [{name: LoadThreshold, args: {thresholds: {cpu: 40}, metricProvider: {type: Prometheus, address: "http://prometheus"}, windows: {cpu: 1m, memory: 15m}, statistic: ` + statistic + `}}]
 `
 		l := loads{"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.5, time.Minute)}}
-		r, err := newReader(t, yaml, l, Options{}, node("a"))
-		check.OK(t, err)
+		r := check.Value(newReader(t, yaml, l, Options{}, node("a")))(t)
 		nodes := nodesOf(t, r, Selection{})
 		for _, want := range []struct {
 			of            *Resource
@@ -388,18 +369,15 @@ profiles:
 	}, 0.5)
 	limited := plugintest.Owned(pod("limited", "a", "1", "1Gi", time.Hour), "web")
 	limited.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1200m")}
-	s, err := sim.New(t.Context(), sim.Options{
+	s := check.Value(sim.New(t.Context(), sim.Options{
 		Configuration: c, Objects: []runtime.Object{
 			node("a"), limited, plugintest.Owned(pod("free", "a", "1", "1Gi", time.Hour), "web"),
 			plugintest.Owned(pod("unknown", "a", "1", "1Gi", time.Hour), "new"), pod("single", "a", "1", "1Gi", time.Hour),
 		},
 		Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-	})
-	check.OK(t, err)
-	r, err := New(s, c.Profiles, Options{})
-	check.OK(t, err)
-	pods, err := r.Pods(t.Context(), "a")
-	check.OK(t, err)
+	}))(t)
+	r := check.Value(New(s, c.Profiles, Options{}))(t)
+	pods := check.Value(r.Pods(t.Context(), "a"))(t)
 	got := map[string]string{}
 	for _, p := range pods.Pods {
 		if w := p.Workload; w != nil {

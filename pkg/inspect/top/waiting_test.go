@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -31,8 +30,7 @@ func TestObjects_Waiting(t *testing.T) {
 	}}
 	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.NewTime(now)), []string{"example.com/keep"}
 	client := fake.NewClientset(node("a"), created("new", "", time.Minute), unschedulable, deleted, created("placed", "a", time.Hour))
-	objects, err := Watch(t.Context(), connection(client), clock.RealClock{})
-	check.OK(t, err)
+	objects := check.Value(Watch(t.Context(), connection(client), clock.RealClock{}))(t)
 	want := []WaitingPod{
 		{
 			Namespace: unschedulable.Namespace, Name: "unschedulable", SchedulerName: text.Excerpt("plimsoll\x1b" + strings.Repeat("x", 1<<20)),
@@ -41,9 +39,7 @@ func TestObjects_Waiting(t *testing.T) {
 		},
 		{Namespace: unschedulable.Namespace, Name: "new", SchedulerName: pod("new", "", "1", "1Gi", -1).Spec.SchedulerName, Since: now.Add(-time.Minute).UTC()},
 	}
-	if diff := cmp.Diff(want, objects.waiting()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "waiting", want, objects.waiting())
 	if n := len(want[0].SchedulerName); n > 300 {
 		t.Errorf("a schedulerName of %d bytes, want an excerpt", n)
 	}
@@ -59,9 +55,7 @@ func TestObjects_WaitsNoLonger(t *testing.T) {
 		"gone": func() { o.change(waiting, true) },
 	} {
 		o.change(waiting, false)
-		if n := len(o.waiting()); n != 1 {
-			t.Fatalf("%d pods wait, want 1", n)
-		}
+		check.Require(t, "pods wait", 1, len(o.waiting()))
 		if end(); len(o.waiting()) != 0 {
 			t.Errorf("a pod that is %s waits", name)
 		}
