@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -52,7 +53,7 @@ var documentedTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func documentedCluster(t *testing.T, yaml string, cpu []float64, pods ...runtime.Object) *fakeCluster {
 	t.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
-	must(t, err)
+	check.OK(t, err)
 	configuration := object.(*schedulerconfig.KubeSchedulerConfiguration)
 	c := &fakeCluster{profiles: configuration.Profiles, objects: pods}
 	nodes := map[string]load.NodeLoad{}
@@ -73,7 +74,7 @@ func documentedCluster(t *testing.T, yaml string, cpu []float64, pods ...runtime
 		Configuration: configuration, Objects: c.objects,
 		Plugins: plugins.NewRegistry(loads, clocktesting.NewFakeClock(documentedTime), func(...metrics.Registerable) {}),
 	})
-	must(t, err)
+	check.OK(t, err)
 	return c
 }
 
@@ -88,35 +89,25 @@ func documentedPod(name, cpu, node string, running time.Duration) *corev1.Pod {
 	return p
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestDocs_Examples compares the examples in docs/see-why.md with what the tools print.
 func TestDocs_Examples(t *testing.T) {
 	for command, prints := range map[string]func(*testing.T, *terminal.Printer){
 		"explain -f web.yaml": func(t *testing.T, p *terminal.Printer) {
 			t.Helper()
 			c := documentedCluster(t, documented, []float64{25, 50, 10, 78.2}, documentedPod("new", "272m", "worker-4", -1))
-			r, err := explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: documentedPod("web", "200m", "", -1)})
-			must(t, err)
+			r := check.Value(explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: documentedPod("web", "200m", "", -1)}))(t)
 			r.Configuration = "file scheduler.yaml"
 			r.Print(p)
 		},
 		"top": func(t *testing.T, p *terminal.Printer) {
 			t.Helper()
-			nodes, err := documentedTop(t).Nodes(t.Context(), top.Selection{})
-			must(t, err)
+			nodes := check.Value(documentedTop(t).Nodes(t.Context(), top.Selection{}))(t)
 			top.Sort(nodes.Nodes, top.ByLine, false)
 			nodes.Print(p, top.ByLine, true)
 		},
 	} {
 		t.Run(command, func(t *testing.T) {
-			page, err := os.ReadFile("../../docs/see-why.md")
-			must(t, err)
+			page := check.Value(os.ReadFile("../../docs/see-why.md"))(t)
 			_, example, _ := strings.Cut(string(page), "$ kubectl plimsoll "+command+"\n")
 			example, _, _ = strings.Cut(example, "```")
 			p := &terminal.Printer{}
@@ -133,7 +124,5 @@ func documentedTop(t *testing.T) *top.Reader {
 	c := documentedCluster(t, documented, []float64{30.2, 85, 0},
 		documentedPod("web-0", "1", "worker-1", time.Hour), documentedPod("web-1", "1", "worker-1", time.Minute),
 		documentedPod("web-2", "4", "worker-2", time.Hour))
-	r, err := top.New(c.Scheduler, c.profiles, top.Options{})
-	must(t, err)
-	return r
+	return check.Value(top.New(c.Scheduler, c.profiles, top.Options{}))(t)
 }

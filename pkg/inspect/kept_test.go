@@ -34,6 +34,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -167,14 +168,12 @@ func openSession(t *testing.T) keptSession {
 	t.Helper()
 	stub := &promstub.Server{}
 	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
-	source := httptest.NewServer(stub)
-	t.Cleanup(source.Close)
+	source := check.Serve(t, stub)
 	server := newObjectServer(t, keptObjects()...)
-	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
-	must(t, err)
+	conn := check.Value(cluster.Connect(&rest.Config{Host: server.URL}, "ns", false))(t)
 	file := write(t, fmt.Sprintf(keptConfiguration, source.URL, 80))
 	session, err := top.Open(t.Context(), conn, cluster.ConfigurationOptions{File: file}, cluster.SourceOptions{}, top.Options{})
-	must(t, err)
+	check.OK(t, err)
 	return keptSession{session, server, conn, source.URL, file}
 }
 
@@ -187,9 +186,8 @@ func TestDoctor_Kept(t *testing.T) {
 	checked := func(lend cluster.Lender) string {
 		t.Helper()
 		report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: cluster.ConfigurationOptions{File: file}, Lend: lend})
-		must(t, err)
-		content, err := json.MarshalIndent(report, "", "  ")
-		must(t, err)
+		check.OK(t, err)
+		content := check.Value(json.MarshalIndent(report, "", "  "))(t)
 		return regexp.MustCompile(`[0-9.]+(µs|ms|s)\b`).ReplaceAllString(string(content), "TIME")
 	}
 	lent := false
@@ -229,13 +227,11 @@ func TestExplain_Kept(t *testing.T) {
 				return lent, err
 			}
 		}
-		result, err := explain.Run(t.Context(), conn, r)
-		must(t, err)
-		content, err := json.MarshalIndent(result, "", "  ")
-		must(t, err)
+		result := check.Value(explain.Run(t.Context(), conn, r))(t)
+		content := check.Value(json.MarshalIndent(result, "", "  "))(t)
 		return string(content), lent
 	}
-	check := func(pod, has string, compare ...string) {
+	shows := func(pod, has string, compare ...string) {
 		t.Helper()
 		kept, lent := run(pod, compare, true)
 		anew, _ := run(pod, compare, false)
@@ -244,14 +240,14 @@ func TestExplain_Kept(t *testing.T) {
 		}
 	}
 	for range 2 {
-		check("runs", `"comparison": {`, "a", "b")
+		shows("runs", `"comparison": {`, "a", "b")
 		for _, c := range [][2]string{
 			{"runs", `"placement": {`}, {"waits", `"feasibleNodes": 2`}, {"huge", `"event": "0/4 nodes`}, {"urgent", `"victims": [`},
 			{"after", `1 Insufficient cpu`}, // c is reserved for the pod nominated
 			{"claims", `"plugin": "VolumeBinding"`}, {"device", `"reason": "cannot allocate all claims"`},
 			{"spread", `"plugin": "IncrementalPodTopologySpread"`}, {"nominated", `"nominatedNode": "c"`}, {"relaxed", `"relaxed": {`},
 		} {
-			check(c[0], c[1])
+			shows(c[0], c[1])
 		}
 	}
 
@@ -264,11 +260,11 @@ func TestExplain_Kept(t *testing.T) {
 			t.Fatal("the session does not see the pod")
 		}
 	}
-	check("spread", "")
-	check("late", `"placement": {`)
+	shows("spread", "")
+	shows("late", `"placement": {`)
 
 	// Another configuration needs another simulation, which the session opens.
-	must(t, os.WriteFile(file, fmt.Appendf(nil, keptConfiguration, prometheus, 70), 0o600))
+	check.OK(t, os.WriteFile(file, fmt.Appendf(nil, keptConfiguration, prometheus, 70), 0o600))
 	kept, lent := run("waits", nil, true)
 	if anew, _ := run("waits", nil, false); lent || kept != anew {
 		t.Errorf("lent: %v, with another configuration\n%s", lent, cmp.Diff(anew, kept))
@@ -277,10 +273,8 @@ func TestExplain_Kept(t *testing.T) {
 	follow := func(done func(*top.Nodes) bool) (problems string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			_, err := session.Update(t.Context())
-			must(t, err)
-			nodes, err := session.Nodes(t.Context(), top.Selection{Order: top.ByName})
-			must(t, err)
+			check.Value(session.Update(t.Context()))(t)
+			nodes := check.Value(session.Nodes(t.Context(), top.Selection{Order: top.ByName}))(t)
 			problems += strings.Join(nodes.Problems, "\n")
 			if done(nodes) {
 				return problems
@@ -294,10 +288,10 @@ func TestExplain_Kept(t *testing.T) {
 	if !strings.Contains(problems, "configuration has changed") {
 		t.Errorf("problems %q, want one that tells of the change", problems)
 	}
-	check("runs", `"placement": {`)
+	shows("runs", `"placement": {`)
 
 	// An invalid configuration is told, and the last valid one stays.
-	must(t, os.WriteFile(file, []byte("kind: None"), 0o600))
+	check.OK(t, os.WriteFile(file, []byte("kind: None"), 0o600))
 	if lent, err := session.Lend(&cluster.Configuration{Decoded: &schedulerconfig.KubeSchedulerConfiguration{}}, nil); lent || err != nil {
 		t.Errorf("lent: %v, error %v", lent, err)
 	}

@@ -40,6 +40,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -64,7 +65,7 @@ func prometheus(t *testing.T, unit float64) *httptest.Server {
 		stubs[window] = &promstub.Server{}
 		stubs[window].SetUtilization([]string{"a:9100", "b:9100"}, unit*float64(i+1), unit*(float64(i)+1.5))
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for window, stub := range stubs {
 			if strings.Contains(r.FormValue("query"), window) {
 				stub.ServeHTTP(w, r)
@@ -73,7 +74,6 @@ func prometheus(t *testing.T, unit float64) *httptest.Server {
 		}
 		stubs["[5m"].ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
 	return server
 }
 
@@ -105,7 +105,7 @@ profiles:
 func write(t *testing.T, configuration string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "scheduler.yaml")
-	must(t, os.WriteFile(file, []byte(configuration), 0o600))
+	check.OK(t, os.WriteFile(file, []byte(configuration), 0o600))
 	return file
 }
 
@@ -113,7 +113,7 @@ func newCluster(t *testing.T, plugin, args string) *fakeCluster {
 	t.Helper()
 	content := configuration(plugin, args, prometheus(t, 0.1).URL)
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(content), nil, nil)
-	must(t, err)
+	check.OK(t, err)
 	c := &fakeCluster{profiles: object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles}
 	for _, name := range []string{"a", "b"} {
 		c.objects = append(c.objects, st.MakeNode().Name(name).
@@ -126,12 +126,10 @@ func newCluster(t *testing.T, plugin, args string) *fakeCluster {
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration), Objects: c.objects,
 		Plugins: plugins.NewRegistry(p, clock.RealClock{}, registry.MustRegister),
 	})
-	must(t, err)
+	check.OK(t, err)
 	p.Refresh(t.Context())
 	source := p.Sources()[0]
-	if source.Err != nil {
-		t.Fatal(source.Err)
-	}
+	check.OK(t, source.Err)
 	c.reader = source.Readers[0]
 	return c
 }
@@ -185,16 +183,12 @@ func checkTop(t *testing.T, c *fakeCluster, figures []reading.Figure) {
 	t.Helper()
 	r, err := top.New(c.Scheduler, c.profiles, top.Options{})
 	if c.reader.NodeMetrics() != nil {
-		if err == nil || !strings.Contains(err.Error(), "no profile has a plugin that reads load") {
-			t.Errorf("top: error %v, want one that says that no load is read", err)
-		}
+		check.Error(t, err, "no profile has a plugin that reads load")
 		return
 	}
-	must(t, err)
-	nodes, err := r.Nodes(t.Context(), top.Selection{Names: []string{"a"}})
-	must(t, err)
-	pods, err := r.Pods(t.Context(), "a")
-	must(t, err)
+	check.OK(t, err)
+	nodes := check.Value(r.Nodes(t.Context(), top.Selection{Names: []string{"a"}}))(t)
+	pods := check.Value(r.Pods(t.Context(), "a"))(t)
 	for _, node := range []*top.Row{nodes.Nodes[0], pods.Node} {
 		for i, of := range node.Resources() {
 			want := figures[i]
@@ -209,8 +203,7 @@ func checkTop(t *testing.T, c *fakeCluster, figures []reading.Figure) {
 // checkExplain looks for the figures among the terms.
 func checkExplain(t *testing.T, c *fakeCluster, plugin string, figures []reading.Figure) {
 	t.Helper()
-	result, err := explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: waiting()})
-	must(t, err)
+	result := check.Value(explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: waiting()}))(t)
 	got := map[string]float64{}
 	for i := range result.Candidates {
 		for _, terms := range result.Candidates[i].Terms {
@@ -241,10 +234,8 @@ func checkExplain(t *testing.T, c *fakeCluster, plugin string, figures []reading
 // LoadThreshold adds it.
 func checkWhatIf(t *testing.T, c *fakeCluster, plugin string, figures []reading.Figure) {
 	t.Helper()
-	plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Pending: true, Drain: []string{"a"}})
-	must(t, err)
-	out, err := plan.Run(t.Context(), c.Scheduler, whatif.RunOptions{Profiles: []string{"byload"}})
-	must(t, err)
+	plan := check.Value(whatif.NewPlan(c.objects, whatif.Scenario{Pending: true, Drain: []string{"a"}}))(t)
+	out := check.Value(plan.Run(t.Context(), c.Scheduler, whatif.RunOptions{Profiles: []string{"byload"}}))(t)
 	node := out.Nodes[slices.IndexFunc(out.Nodes, func(n whatif.ChangedNode) bool { return n.Name == "a" })]
 	if c.reader.NodeMetrics() != nil {
 		if out.LinePlugin != "" || node.CPU.BeforePercent != nil {
@@ -297,11 +288,9 @@ func checkDoctor(t *testing.T, plugin, args string, figures []reading.Figure) {
 
 func diagnose(t *testing.T, configuration string) *doctor.Report {
 	t.Helper()
-	conn, err := cluster.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false)
-	must(t, err)
-	report, err := doctor.Run(t.Context(), conn,
-		doctor.Options{Configuration: cluster.ConfigurationOptions{File: write(t, configuration)}})
-	must(t, err)
+	conn := check.Value(cluster.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false))(t)
+	report := check.Value(doctor.Run(t.Context(), conn,
+		doctor.Options{Configuration: cluster.ConfigurationOptions{File: write(t, configuration)}}))(t)
 	return report
 }
 
@@ -312,8 +301,7 @@ func TestDoctor_OldSamples(t *testing.T) {
 	} {
 		stub := &promstub.Server{Age: age}
 		stub.SetInstances([]string{"a:9100", "b:9100"})
-		server := httptest.NewServer(stub)
-		t.Cleanup(server.Close)
+		server := check.Serve(t, stub)
 		checks := diagnose(t, configuration("TargetLoadPacking", "window: 1m", server.URL)).Checks
 		i := slices.IndexFunc(checks, func(c doctor.Result) bool { return c.ID == "time.age" })
 		if i < 0 || checks[i].Status != want || want == doctor.Error && !strings.Contains(checks[i].Message, "too old to be used") {
@@ -325,7 +313,7 @@ func TestDoctor_OldSamples(t *testing.T) {
 // apiServer has the nodes a and b, and forbids all else.
 func apiServer(t *testing.T) *httptest.Server {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/version":
@@ -340,7 +328,6 @@ func apiServer(t *testing.T) *httptest.Server {
 			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`)
 		}
 	}))
-	t.Cleanup(server.Close)
 	return server
 }
 
@@ -348,16 +335,14 @@ func apiServer(t *testing.T) *httptest.Server {
 func checkReplay(t *testing.T, plugin, args string) {
 	t.Helper()
 	args = strings.ReplaceAll(args, promstub.Metric, `"instance:node_cpu_utilisation:rate5m"`)
-	policies, err := engine.ReadPolicies(write(t, configuration(plugin, args, "http://prometheus:9090")))
-	must(t, err)
+	policies := check.Value(engine.ReadPolicies(write(t, configuration(plugin, args, "http://prometheus:9090"))))(t)
 	in := &input.Input{
 		Start: time.Unix(1_700_000_000, 0), Length: 10 * time.Minute, Counted: 10 * time.Minute,
 		Nodes:     []input.Node{{Name: "a", Capacity: input.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}}},
 		Workloads: []input.Workload{{Namespace: "ns", Name: "w"}},
 		Pods:      []input.Pod{{Arrival: 5 * time.Minute, Lifetime: time.Hour, Trace: []float32{1}, CPUMillis: 100, Noise: -1}},
 	}
-	report, err := replay.Replay(t.Context(), replay.Options{Inputs: []*input.Input{in}, Policies: policies})
-	must(t, err)
+	report := check.Value(replay.Replay(t.Context(), replay.Options{Inputs: []*input.Input{in}, Policies: policies}))(t)
 	if runs := report.Policies[0].Runs; len(runs) != 1 || runs[0].Pending != 0 || runs[0].NodesInUse == 0 {
 		t.Errorf("replay: %+v, want one with the pod placed", runs)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -31,7 +32,7 @@ func podPrometheus(t *testing.T, pods bool) *httptest.Server {
 	t.Helper()
 	nodes := &promstub.Server{}
 	nodes.SetUtilization([]string{"a:9100", "b:9100"}, 0.7, 0.7)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
 		if !strings.Contains(query, `namespace!="",pod!=""`) {
 			nodes.ServeHTTP(w, r)
@@ -49,7 +50,6 @@ func podPrometheus(t *testing.T, pods bool) *httptest.Server {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`) // the client has gone
 	}))
-	t.Cleanup(server.Close)
 	return server
 }
 
@@ -92,21 +92,18 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := newObjectServer(t, switchObjects()...)
-			conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
-			must(t, err)
+			conn := check.Value(cluster.Connect(&rest.Config{Host: server.URL}, "ns", false))(t)
 			configuration := fmt.Sprintf(keptConfiguration, podPrometheus(t, tt.pods).URL, 80)
 			if tt.down {
 				configuration = besideDown(configuration)
 			}
 			file := write(t, configuration)
 			explained := func(kind, name string) explain.Result {
-				of, err := explain.KindOf(kind)
-				must(t, err)
-				result, err := explain.Run(t.Context(), conn, explain.Request{
+				of := check.Value(explain.KindOf(kind))(t)
+				result := check.Value(explain.Run(t.Context(), conn, explain.Request{
 					Configuration: cluster.ConfigurationOptions{File: file}, Target: explain.Target{Kind: of, Name: name}, SchedulerName: "byload",
 					Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
-				})
-				must(t, err)
+				}))(t)
 				return result
 			}
 			pod := explained("pod", "web").(*explain.Explanation)
@@ -130,8 +127,7 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 // The stock scheduler would place web by requests, of which b has 4 cores: a would be at 100 %. Plimsoll keeps it at b.
 func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 	server := newObjectServer(t, switchObjects()...)
-	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
-	must(t, err)
+	conn := check.Value(cluster.Connect(&rest.Config{Host: server.URL}, "ns", false))(t)
 	configuration := fmt.Sprintf(keptConfiguration, podPrometheus(t, true).URL, 80)
 	file, downFile := write(t, configuration), write(t, besideDown(configuration))
 	for _, tt := range []struct {
@@ -147,7 +143,7 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 			Configuration: cluster.ConfigurationOptions{File: tt.file}, Found: func(*cluster.Configuration) {},
 			Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}, SchedulerName: tt.schedulerName},
 		})
-		must(t, err)
+		check.OK(t, err)
 		o := report.Outcomes[0]
 		if len(o.Placements) != 1 || o.Placements[0].Node != tt.node || o.NodesAboveAfter != tt.above || o.Profile != "byload" {
 			t.Errorf("by %q: placed %+v, %d nodes above; want node %s, and %d above", tt.schedulerName, o.Placements, o.NodesAboveAfter, tt.node,
@@ -171,17 +167,12 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 // The rebalancer measures pods by the source of its profile. Where they are not measured, it estimates.
 func TestRebalancer_MeasuresPods(t *testing.T) {
 	for _, measured := range []bool{true, false} {
-		conn, err := cluster.Connect(&rest.Config{Host: newObjectServer(t, switchObjects()...).URL}, "ns", false)
-		must(t, err)
-		decoded, err := configlint.Decode(fmt.Appendf(nil, keptConfiguration, podPrometheus(t, measured).URL, 80))
-		must(t, err)
+		conn := check.Value(cluster.Connect(&rest.Config{Host: newObjectServer(t, switchObjects()...).URL}, "ns", false))(t)
+		decoded := check.Value(configlint.Decode(fmt.Appendf(nil, keptConfiguration, podPrometheus(t, measured).URL, 80)))(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		world, err := command.Follow(ctx, conn, cluster.Options{Configuration: decoded, Clock: clock.RealClock{}})
-		must(t, err)
-		notes, err := world.Refresh(ctx)
-		must(t, err)
-		cluster, err := world.Cluster(ctx)
-		must(t, err)
+		world := check.Value(command.Follow(ctx, conn, cluster.Options{Configuration: decoded, Clock: clock.RealClock{}}))(t)
+		notes := check.Value(world.Refresh(ctx))(t)
+		cluster := check.Value(world.Cluster(ctx))(t)
 		known, web := false, podusage.Amounts{}
 		if cluster.Usage != nil {
 			web, known = cluster.Usage(running("web", "b", "1"))

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -65,35 +64,28 @@ func openPage(t *testing.T) *page {
 	p := &page{prometheus: &slowPods{asked: make(chan struct{}), left: make(chan struct{}, 10), released: make(chan struct{})}}
 	p.prometheus.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
 	p.prometheus.Pods = promstub.NewPods([]promstub.Pod{{Namespace: "ns", Name: "runs", Workload: "runs"}})
-	prometheus := httptest.NewServer(p.prometheus)
-	t.Cleanup(prometheus.Close)
+	prometheus := check.Serve(t, p.prometheus)
 	p.cluster = newObjectServer(t, keptObjects()...)
-	conn, err := cluster.Connect(&rest.Config{Host: p.cluster.URL}, "ns", false)
-	must(t, err)
+	conn := check.Value(cluster.Connect(&rest.Config{Host: p.cluster.URL}, "ns", false))(t)
 	from := cluster.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
-	session, err := top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{})
-	must(t, err)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	session := check.Value(top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{}))(t)
+	listener := check.Value((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	p.clock = clocktesting.NewFakeClock(time.Now())
 	conn = conn.Holding(session.Held)
-	p.Server, err = ui.NewServer(t.Context(), listener, ui.Options{
+	p.Server = check.Value(ui.NewServer(t.Context(), listener, ui.Options{
 		Source: session, Clock: p.clock,
 		Check: func(context.Context, cluster.Lender) (*doctor.Report, error) { return &doctor.Report{}, nil },
 		Questions: ui.Questions{Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 			r.Configuration, r.Found, r.Progress = from, func(*cluster.Configuration) {}, func(float64) {}
 			return explain.Run(ctx, conn.In(namespace), r)
 		}},
-	})
-	must(t, err)
+	}))(t)
 	var served sync.WaitGroup
 	served.Go(func() { _ = p.Serve(t.Context()) }) // requests would fail
 	t.Cleanup(served.Wait)
-	jar, err := cookiejar.New(nil)
-	must(t, err)
+	jar := check.Value(cookiejar.New(nil))(t)
 	p.client = &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
-	address, err := url.Parse(p.URL())
-	must(t, err)
+	address := check.Value(url.Parse(p.URL()))(t)
 	p.get(t.Context(), t, http.MethodPost, "session", strings.TrimPrefix(address.Fragment, "token="))
 	return p
 }
@@ -101,15 +93,13 @@ func openPage(t *testing.T) *page {
 // get returns the body of a response, or the error of the request.
 func (p *page) get(ctx context.Context, t *testing.T, method, path, body string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, p.Address()+path, strings.NewReader(body))
-	must(t, err)
+	req := check.Value(http.NewRequestWithContext(ctx, method, p.Address()+path, strings.NewReader(body)))(t)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return err.Error()
 	}
 	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	must(t, err)
+	content := check.Value(io.ReadAll(resp.Body))(t)
 	return string(content)
 }
 
@@ -144,9 +134,7 @@ func TestUI_ExplainWaitsAlone(t *testing.T) {
 	}
 	placed := explained(t.Context(), "runs")
 	check.Receive(t, "a query about pods", p.prometheus.asked)
-	if got := check.Receive(t, "a waiting pod", explained(t.Context(), "waits")); !strings.Contains(got, `"feasibleNodes":2`) {
-		t.Errorf("a waiting pod: %s", got)
-	}
+	check.Contains(t, check.Receive(t, "a waiting pod", explained(t.Context(), "waits")), `"feasibleNodes":2`)
 	close(p.prometheus.released)
 	if got := check.Receive(t, "a placed pod", placed); !strings.Contains(got, `"placement":{"node":"a"`) || strings.Contains(got, "usageEstimated") ||
 		strings.Contains(got, "Cannot read") {

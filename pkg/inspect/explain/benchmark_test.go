@@ -2,14 +2,13 @@ package explain_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // benchmarkCluster has 5,000 nodes that run 50,000 pods.
@@ -32,33 +31,25 @@ func benchmarkCluster() (l loads, objects []runtime.Object) {
 func BenchmarkExplain(b *testing.B) {
 	l, objects := benchmarkCluster()
 	p := pod("p", "200m", "1Gi").Obj()
-	used := processorTime(b)
+	used := check.ProcessorTime(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		explained(b, newScheduler(b, byLoad, l, objects...), explain.Options{Pod: p, Top: 5})
 	}
-	b.ReportMetric((processorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
+	b.ReportMetric((check.ProcessorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
 }
 
 // BenchmarkExplain_Kept explains a running pod as the page does.
 func BenchmarkExplain_Kept(b *testing.B) {
 	l, objects := benchmarkCluster()
 	s, p := newScheduler(b, byLoad, l, objects...), objects[len(objects)-1].(*corev1.Pod)
-	used := processorTime(b)
+	used := check.ProcessorTime(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		must(b, s.Try(nil, p, func() error {
+		check.OK(b, s.Try(nil, p, func() error {
 			explained(b, s, explain.Options{Pod: p, InCluster: true, Top: 5})
 			return nil
 		}))
 	}
-	b.ReportMetric((processorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
-}
-
-// processorTime is what this process has used of all processors.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var r syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	b.ReportMetric((check.ProcessorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
 }

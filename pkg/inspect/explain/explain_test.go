@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // byLoad has load lines of 80 and 90 %. It scores by load with a weight of 2, and by free requests with a weight of 1.
@@ -103,9 +102,7 @@ func TestExplain_WorkedExample(t *testing.T) {
 	for _, n := range r.Candidates {
 		order = append(order, fmt.Sprintf("%d %s %d", n.Rank, n.Name, n.Total))
 		scores := slices.DeleteFunc(slices.Clone(n.Scores), func(s sim.Score) bool { return s.Plugin == "LoadThreshold" })
-		if diff := cmp.Diff(wantScores[n.Name], scores); diff != "" {
-			t.Errorf("scores of %s (-want +got):\n%s", n.Name, diff)
-		}
+		check.Equal(t, fmt.Sprintf("scores of %s", n.Name), wantScores[n.Name], scores)
 	}
 	same(t, "candidates", []string{"1 worker-3 221", "2 worker-1 215", "3 worker-2 155"}, order)
 	want := explain.Decision{
@@ -136,8 +133,7 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: main, image: web}]}
 `
-	configuration := filepath.Join(t.TempDir(), "configuration")
-	must(t, os.WriteFile(configuration, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), 0o600))
+	configuration := check.File(t, "configuration", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
 	held := func(kind string) []runtime.Object {
 		if kind == "Node" {
 			return []runtime.Object{node("a", "8")}
@@ -151,16 +147,13 @@ spec:
 			Found: func(*cluster.Configuration) {},
 		})
 	}
-	r, err := run("Deployment")
-	must(t, err)
-	content, err := json.Marshal(r)
-	must(t, err)
+	r := check.Value(run("Deployment"))(t)
+	content := check.Value(json.Marshal(r))(t)
 	if !strings.Contains(string(content), `"Ignored objects of the file: ConfigMap ns/settings"`) || !r.Fits() {
 		t.Errorf("%s, want a note on the ConfigMap", content)
 	}
-	if _, err := run("DaemonSet"); err == nil || !strings.Contains(err.Error(), "DaemonSet ns/web has a pod for each node") {
-		t.Errorf("%v, want an error on the DaemonSet", err)
-	}
+	_, err := run("DaemonSet")
+	check.Error(t, err, "DaemonSet ns/web has a pod for each node")
 }
 
 // approximately compares percentages.
@@ -186,16 +179,12 @@ func TestExplain_EqualTotals(t *testing.T) {
 		BreaksTie: []explain.Deciding{{Plugin: "TargetLoadPacking", NodesWithout: []string{"c"}}},
 	}
 	same(t, "decision", want, r.Decision)
-	if r.Candidates[0].Rank != 1 || r.Candidates[1].Rank != 1 || r.Candidates[2].Rank != 3 {
-		t.Errorf("ranks %d, %d and %d; want 1, 1 and 3", r.Candidates[0].Rank, r.Candidates[1].Rank, r.Candidates[2].Rank)
-	}
+	check.Equal(t, "ranks", [3]int{1, 1, 3}, [3]int{r.Candidates[0].Rank, r.Candidates[1].Rank, r.Candidates[2].Rank})
 }
 
 func same(t *testing.T, what string, want, got any, options ...cmp.Option) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, options...); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	check.Equal(t, what, want, got, options...)
 }
 
 // A node that alone passes the filters is chosen without scores.
@@ -303,7 +292,7 @@ func TestExplain_PlacedPodIsMeasured(t *testing.T) {
 				t.Errorf("notes %q; want that usage is estimated: %v", r.Notes, tt.estimated)
 			}
 			// The next pod sees the measured load: 45 + 2.5 %, and 70 + 2.5 %.
-			must(t, s.Add(placed))
+			check.OK(t, s.Add(placed))
 			next := explained(t, s, explain.Options{Pod: pod("next", "200m", "1Gi").Obj(), Compare: []string{"a", "b"}})
 			same(t, "utilization with the next pod", []float64{47.5, 72.5}, utilizations(next.Comparison.Nodes), approximately)
 		})
@@ -375,14 +364,10 @@ func TestExplain_Comparison(t *testing.T) {
 	if c.Differences != nil || c.Nodes[1].RuledOutBy != "LoadThreshold" || len(c.Nodes[1].Limits) != 1 {
 		t.Errorf("%+v, want no differences to a node that LoadThreshold rules out", c)
 	}
-	if _, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2", "x"}}); err == nil ||
-		!strings.Contains(err.Error(), `"x"`) {
-		t.Errorf("error %v, want one that names the node", err)
-	}
-	if _, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2"}}); err == nil ||
-		!strings.Contains(err.Error(), `["worker-2"]: two nodes are compared`) {
-		t.Errorf("error %v, want one that asks for two nodes", err)
-	}
+	_, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2", "x"}})
+	check.Error(t, err, `"x"`)
+	_, err = explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2"}})
+	check.Error(t, err, `["worker-2"]: two nodes are compared`)
 }
 
 func TestExplain_SampledNodes(t *testing.T) {
@@ -395,9 +380,8 @@ func TestExplain_SampledNodes(t *testing.T) {
 	for percentage, want := range map[int]int{50: 150, 100: 0} {
 		s := newScheduler(t, fmt.Sprintf("%spercentageOfNodesToScore: %d\n", byLoad, percentage), l, objects...)
 		r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj(), Top: 1})
-		if r.SampledNodes != want || r.FeasibleNodes != 300 {
-			t.Errorf("%d %% of nodes to score: %d sampled of %d, want %d of 300", percentage, r.SampledNodes, r.FeasibleNodes, want)
-		}
+		check.Equal(t, fmt.Sprint(percentage, " % of nodes to score: sampled and feasible nodes"), [2]int{want, 300},
+			[2]int{r.SampledNodes, r.FeasibleNodes})
 	}
 }
 
@@ -479,9 +463,7 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 	unlimited := strings.Replace(byPower, "statistic: P95, whenNoneFits: Reject", "missingLoad: Pass, exempt: {podSelector: {}}", 1)
 	s := newScheduler(t, unlimited, loads{"a": 0.25, "b": 0.5, "small": 0.9}, node("a", "8"), node("b", "8"), node("small", "1"))
 	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
-	if _, err := json.Marshal(r); err != nil {
-		t.Error(err)
-	}
+	check.Value(json.Marshal(r))(t)
 	of := func(node, plugin string) sim.PluginTerms {
 		t.Helper()
 		for _, n := range r.Candidates {
@@ -519,9 +501,7 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 func TestExplain_UnknownProfile(t *testing.T) {
 	s := newScheduler(t, byLoad, loads{}, node("a", "8"))
 	_, err := explain.Explain(t.Context(), s, explain.Options{Pod: pod("p", "1", "1Gi").SchedulerName("other").Obj()})
-	if err == nil || !strings.Contains(err.Error(), `"other"`) || !strings.Contains(err.Error(), corev1.DefaultSchedulerName) {
-		t.Errorf("error %v, want one that names the profiles", err)
-	}
+	check.Error(t, err, `"other"`, corev1.DefaultSchedulerName)
 }
 
 // On any cluster, scores add up to totals, and the winners have the highest total. Brute force finds the same deciding plugins.

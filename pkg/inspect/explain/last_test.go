@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 var decided = time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC)
@@ -20,9 +20,7 @@ var decided = time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC)
 func recordOn(t *testing.T, node, uid string, minutes int) corev1.Event {
 	t.Helper()
 	content, _, err := (&explain.Record{Profile: "plimsoll", Node: node}).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	e := corev1.Event{EventTime: metav1.NewMicroTime(decided.Add(time.Duration(minutes) * time.Minute))}
 	e.ReportingController = explain.RecordReporter
 	e.InvolvedObject.UID = st.MakePod().UID(uid).Obj().UID
@@ -52,9 +50,7 @@ func TestNewestRecord(t *testing.T) {
 		if last := newestRecord(events, tt.pod, decided.Add(10*time.Minute)); last != nil {
 			got = last.Record.Node + " " + strings.TrimSuffix(last.Time.Sub(decided).String(), "m0s")
 		}
-		if got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		check.Equal(t, name, tt.want, got)
 	}
 }
 
@@ -79,7 +75,5 @@ TOTAL           229     222  156
 a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. Without the score of Load, another node would win or draw level.
 Note: These are the figures in the scheduler's Event. Without --last, explain shows what it would decide now.
 `
-	if diff := cmp.Diff(want, p.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "text", want, p.String())
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -45,12 +46,11 @@ func (l loads) provider() *readingtest.Loads {
 func newScheduler(tb testing.TB, yaml string, l loads, objects ...runtime.Object) *sim.Scheduler {
 	tb.Helper()
 	decoded, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
-	must(tb, err)
-	s, err := sim.New(klog.NewContext(tb.Context(), logr.Discard()), sim.Options{
+	check.OK(tb, err)
+	s := check.Value(sim.New(klog.NewContext(tb.Context(), logr.Discard()), sim.Options{
 		Configuration: decoded.(*schedulerconfig.KubeSchedulerConfiguration),
 		Plugins:       plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}), Objects: objects,
-	})
-	must(tb, err)
+	}))(tb)
 	return s
 }
 
@@ -78,16 +78,7 @@ func running(p *st.PodWrapper, node string) *corev1.Pod {
 	return pod
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 func explained(tb testing.TB, s *sim.Scheduler, o explain.Options) *explain.Explanation {
 	tb.Helper()
-	r, err := explain.Explain(tb.Context(), s, o)
-	must(tb, err)
-	return r
+	return check.Value(explain.Explain(tb.Context(), s, o))(tb)
 }

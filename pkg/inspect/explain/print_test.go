@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
@@ -14,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func explainedNode(name string, rank int, load, requests int64) sim.NodeResult {
@@ -108,9 +108,7 @@ worker-3 would be chosen, with 221 points: 6 more than worker-1.
   without the score of TargetLoadPacking, worker-2 would draw level
 Note: This is a note.
 `
-	if diff := cmp.Diff(want, explanationText(explainedResult())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "explanationText", want, explanationText(explainedResult()))
 }
 
 // Terms are in the plugin's order, whichever node lacks one. A plugin without terms has no row.
@@ -144,9 +142,7 @@ func TestResult_Print_ZeroTerms(t *testing.T) {
 	}
 	text := explanationText(r)
 	const want = "  measured         0.0 %         0.0 %\n  pending          0.0 %         3.0 %\nNodeResourcesFit "
-	if !strings.Contains(text, want) {
-		t.Errorf("want %q in\n%s", want, text)
-	}
+	check.Contains(t, text, want)
 }
 
 // A node that alone passes the filters is not scored.
@@ -158,13 +154,9 @@ func TestResult_Print_NotScored(t *testing.T) {
 		sim.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []pluginexplain.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
 	r.FeasibleNodes, r.Candidates = 1, []sim.NodeResult{only}
 	const scored = "TargetLoadPacking  not scored\n"
-	if text := explanationText(r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {
-		t.Errorf("want the filter to pass and the score to be none in\n%s", text)
-	}
+	check.Contains(t, explanationText(r), scored, "LoadThreshold      passes\n")
 	r.SkippedFilters = []string{"LoadThreshold"}
-	if text := explanationText(r); !strings.Contains(text, "LoadThreshold      not scored\n") {
-		t.Errorf("a limit that is waived passes in\n%s", text)
-	}
+	check.Contains(t, explanationText(r), "LoadThreshold      not scored\n")
 }
 
 func TestResult_Print_Sentences(t *testing.T) {

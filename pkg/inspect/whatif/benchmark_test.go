@@ -3,7 +3,6 @@ package whatif_test
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // large is the cluster on which the commands must be fast.
@@ -83,25 +83,16 @@ func BenchmarkWhatIf(b *testing.B) {
 				s := newScheduler(b, fmt.Sprintf(withLoad, variant.args), cpu, objects)
 				p := plan(b, objects, whatif.Scenario{Manifest: deployment(b, "plimsoll"), Replicas: ptr.To(pods)})
 				runtime.GC() // frees the garbage of filling the scheduler
-				began, before := time.Now(), processorTime(b)
+				began, before := time.Now(), check.ProcessorTime(b)
 				b.StartTimer()
-				o, err := p.Run(ctx, s, whatif.RunOptions{Profiles: []string{"plimsoll"}})
-				must(b, err)
+				o := check.Value(p.Run(ctx, s, whatif.RunOptions{Profiles: []string{"plimsoll"}}))(b)
 				if o.Placed != pods {
 					b.Fatal(o)
 				}
-				elapsed, used = elapsed+time.Since(began), used+processorTime(b)-before
+				elapsed, used = elapsed+time.Since(began), used+check.ProcessorTime(b)-before
 			}
 			b.ReportMetric(float64(b.N*pods)/elapsed.Seconds(), "pods/s")
 			b.ReportMetric(float64(b.N*pods)/used.Seconds(), "pods/cpu-s")
 		})
 	}
-}
-
-// processorTime is the processor time of this process so far.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var r syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -36,11 +35,7 @@ func TestWhatIf_UsageErrors(t *testing.T) {
 			if err == nil {
 				t.Fatalf("error %v; want one", err)
 			}
-			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
-			}
+			check.Error(t, err, tc.want...)
 		})
 	}
 }

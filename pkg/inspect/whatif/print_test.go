@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func percents(before, after, line float64) Load {
@@ -43,9 +44,7 @@ PODS  OF                   REASON
 Note:
 - take care
 `
-	if p.String() != want {
-		t.Errorf("the table is\n%s\nwant\n%s", p.String(), want)
-	}
+	check.Equal(t, "the table", want, p.String())
 }
 
 // Lost pods, evicted or preempted, are findings like pods without a node.
@@ -65,9 +64,7 @@ func TestReport_HasFindings(t *testing.T) {
 		{"one evicted and lost", Report{Lost: []string{"shop/a"}, Outcomes: []*Outcome{&placed}}, true},
 		{"one preempted and lost", Report{Outcomes: []*Outcome{&lost}}, true},
 	} {
-		if got := tc.report.HasFindings(); got != tc.want {
-			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
-		}
+		check.Equal(t, tc.name+": HasFindings", tc.want, tc.report.HasFindings())
 	}
 	if text := lost.summary(); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
 		t.Errorf("summary %q does not count the lost pod", text)
@@ -94,9 +91,7 @@ func TestReport_Print_Quantile(t *testing.T) {
 	p := &terminal.Printer{}
 	(&Report{Outcomes: []*Outcome{o}}).Print(p)
 	for _, want := range []string{"file x; load (quantile 0.95) and line as LoadThreshold sees them", "\nNote:\n- not corrected\n"} {
-		if !strings.Contains(p.String(), want) {
-			t.Errorf("want %q in\n%s", want, p.String())
-		}
+		check.Contains(t, p.String(), want)
 	}
 }
 
@@ -108,8 +103,6 @@ func TestReport_Print_OnATerminal(t *testing.T) {
 		"\nNODE  PODS   CPU    CPU-AFTER  STATE\n",
 		"\na     +3     50.0%  \x1b[31m85.0%\x1b[m      \x1b[31mcrosses its line\x1b[m\n",
 	} {
-		if !strings.Contains(p.String(), want) {
-			t.Errorf("the table is\n%q\nwithout %q", p.String(), want)
-		}
+		check.Contains(t, p.String(), want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestCheckProfile(t *testing.T) {
@@ -33,15 +34,11 @@ func TestWithStockProfiles(t *testing.T) {
 	}
 	e := &experiment{Request: &Request{}, Report: &Report{}, plan: &Plan{queue: []queued{of("plimsoll"), of("other")}}}
 	extended, err := e.withStockProfiles(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if want := []string{"plimsoll", "other"}; !slices.Equal(extended.ProfileNames(), want) || extended.Origin != own.Origin {
 		t.Errorf("%s has profiles %q, want %q", extended.Origin, extended.ProfileNames(), want)
 	}
-	if want := []string{"plimsoll"}; !slices.Equal(own.ProfileNames(), want) {
-		t.Errorf("the caller's configuration has profiles %q, want %q", own.ProfileNames(), want)
-	}
+	check.Equal(t, "the caller's configuration has profiles", []string{"plimsoll"}, own.ProfileNames())
 	if len(e.Notes) != 1 {
 		t.Errorf("notes %q, want one", e.Notes)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -77,27 +78,19 @@ func loadsOf(cpu map[string]float64) *readingtest.Loads {
 	return p
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func configuration(t testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
-	must(t, err)
+	check.OK(t, err)
 	return object.(*schedulerconfig.KubeSchedulerConfiguration)
 }
 
 func newScheduler(t testing.TB, yaml string, cpu map[string]float64, objects []apiruntime.Object) *sim.Scheduler {
 	t.Helper()
-	s, err := sim.New(t.Context(), sim.Options{
+	s := check.Value(sim.New(t.Context(), sim.Options{
 		Configuration: configuration(t, yaml), Objects: objects, Parallelism: runtime.GOMAXPROCS(0),
 		Plugins: plugins.NewRegistry(loadsOf(cpu), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-	})
-	must(t, err)
+	}))(t)
 	return s
 }
 
@@ -140,23 +133,19 @@ spec:
 
 func read(t testing.TB, text string) *manifest.Manifest {
 	t.Helper()
-	m, err := manifest.ReadFile("-", strings.NewReader(text), "default")
-	must(t, err)
-	return m
+	return check.Value(manifest.ReadFile("-", strings.NewReader(text), "default"))(t)
 }
 
 func plan(t testing.TB, objects []apiruntime.Object, s whatif.Scenario) *whatif.Plan {
 	t.Helper()
-	p, err := whatif.NewPlan(objects, s)
-	must(t, err)
-	return p
+	return check.Value(whatif.NewPlan(objects, s))(t)
 }
 
 func runOn(t testing.TB, p *whatif.Plan, s *sim.Scheduler, schedulerName string) *whatif.Outcome {
 	t.Helper()
 	p.SchedulerName = schedulerName
 	out, err := p.Run(t.Context(), s, whatif.RunOptions{Profiles: []string{"packing", "relaxed", "spreading"}})
-	must(t, err)
+	check.OK(t, err)
 	return out
 }
 
@@ -217,9 +206,7 @@ func TestRun_PlacesReplicas(t *testing.T) {
 		g.Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
 		t.Errorf("group %+v, want the 2 pods above the load line", g)
 	}
-	if o.Profile != "packing" || o.LinePlugin != "LoadThreshold" {
-		t.Errorf("line of %s in %s, want LoadThreshold in packing", o.LinePlugin, o.Profile)
-	}
+	check.Equal(t, "profile and plugin of the line", [2]string{"packing", "LoadThreshold"}, [2]string{o.Profile, o.LinePlugin})
 }
 
 // A limit that is relaxed lets the last two pods pass the line. The same plan runs under another profile.
@@ -282,9 +269,7 @@ func TestRun_Drain(t *testing.T) {
 		"1 pod without a controller would be lost: nobody recreates them: shop/bare",
 		"PodDisruptionBudget shop/web allows 0 evictions of 1 pod now",
 	} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("notes %q, want %q", notes, want)
-		}
+		check.Contains(t, notes, want)
 	}
 }
 
@@ -329,9 +314,7 @@ func TestNewPlan_EvictAllIn(t *testing.T) {
 	p := plan(t, []apiruntime.Object{node("a"), empty, running("batch", "one", "1", "a", "ReplicaSet")},
 		whatif.Scenario{EvictAllIn: []string{"empty", "batch"}})
 	want := []string{"namespace empty: 0 pods evicted, 0 to place again", "namespace batch: 1 pod evicted, 1 to place again"}
-	if !slices.Equal(p.Changes, want) {
-		t.Errorf("changes %q, want %q", p.Changes, want)
-	}
+	check.Equal(t, "changes", want, p.Changes)
 }
 
 // An ownerReference may have any text.
@@ -361,10 +344,9 @@ profiles:
 func TestRun_Quantile(t *testing.T) {
 	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
 	run := func(s whatif.Scenario) *whatif.Outcome {
-		o, err := plan(
+		o := check.Value(plan(
 			t, objects, s,
-		).Run(t.Context(), newScheduler(t, quantileProfile, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{Profiles: []string{"packing"}})
-		must(t, err)
+		).Run(t.Context(), newScheduler(t, quantileProfile, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{Profiles: []string{"packing"}}))(t)
 		return o
 	}
 	o := run(whatif.Scenario{EvictAllIn: []string{"batch"}})
@@ -392,15 +374,12 @@ func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 		{"while it ran", source.PodUsage{Usage: 400}},
 		{"over a window that it ran for", source.PodUsage{Usage: 400, Window: window}},
 	} {
-		o, err := p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
+		o := check.Value(p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
 			Profiles: []string{"packing"},
 			Usages:   sim.MeasuredUsage{{Namespace: "batch", Pod: "one", Resource: load.CPU}: tc.usage},
-		})
-		must(t, err)
+		}))(t)
 		// 50 − 5 + 20 = 65
-		if n := nodeNamed(t, o, "a"); percents(n) != [2]int{50, 65} {
-			t.Errorf("%s: %v %%, want from 50 to 65 %%", tc.name, percents(n))
-		}
+		check.Equal(t, tc.name+": percent", [2]int{50, 65}, percents(nodeNamed(t, o, "a")))
 	}
 }
 
@@ -423,9 +402,7 @@ func TestRun_AddNodes(t *testing.T) {
 	if n := nodeNamed(t, o, "a-new-1"); !n.New || percents(n) != [2]int{-1, 80} || n.CPU.ByRequests {
 		t.Errorf("a-new-1: %+v with %v %%; want a new node at 80 %%, not by requests", n, percents(n))
 	}
-	if !strings.Contains(strings.Join(p.Notes, "\n"), "New nodes count as idle") {
-		t.Errorf("notes %q do not say that new nodes count as idle", p.Notes)
-	}
+	check.Contains(t, strings.Join(p.Notes, "\n"), "New nodes count as idle")
 }
 
 // A waiting pod fits once a node is added. A pod of high priority goes first, and evicts one of low priority.
@@ -462,9 +439,7 @@ spec:
 `
 	objects := []apiruntime.Object{node("a")}
 	_, err := whatif.NewPlan(objects, whatif.Scenario{Manifest: read(t, agent)})
-	if err == nil || !strings.Contains(err.Error(), "DaemonSet default/agent has a pod for each node") {
-		t.Errorf("%v, want an error that names the DaemonSet", err)
-	}
+	check.Error(t, err, "DaemonSet default/agent has a pod for each node")
 	beside := read(t, agent+"---"+`
 apiVersion: v1
 kind: Pod
@@ -584,17 +559,13 @@ func TestRun_ScalesDown(t *testing.T) {
 		of(running("shop", "web-1-w", "800m", "a", "ReplicaSet")), running("shop", "other", "800m", "a", "ReplicaSet"), waits,
 	}
 	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Fewer: 2, Pending: true})
-	if want := []string{"1 waiting pod to place", "2 pods of Deployment shop/web removed, 2 left"}; !slices.Equal(p.Changes, want) {
-		t.Errorf("%q, want %q", p.Changes, want)
-	}
+	check.Equal(t, "Changes", []string{"1 waiting pod to place", "2 pods of Deployment shop/web removed, 2 left"}, p.Changes)
 	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.5, "b": 0.6}, objects), "")
 	if b := nodeNamed(t, o, "b"); o.Pods != 0 || len(o.Nodes) != 1 || b.Evicted != 1 || percents(b) != [2]int{60, 50} {
 		t.Errorf("%d pods to place, %d nodes, b from and to %v; want none, b alone, 60 %% and 50 %%", o.Pods, len(o.Nodes), percents(b))
 	}
-	if _, err := whatif.NewPlan(objects, whatif.Scenario{Manifest: deployment(t, "packing"), Fewer: 5}); err == nil ||
-		!strings.Contains(err.Error(), "5 pods fewer, but it has 4") {
-		t.Errorf("5 fewer: %v", err)
-	}
+	_, err := whatif.NewPlan(objects, whatif.Scenario{Manifest: deployment(t, "packing"), Fewer: 5})
+	check.Error(t, err, "5 pods fewer, but it has 4")
 }
 
 // A StatefulSet deletes the highest ordinal first: 10 before 9. A pod that a drain evicts is not placed again.
