@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -45,16 +47,10 @@ func TestAuto_FirstDialectWithValue(t *testing.T) {
 					t.Fatalf("Fetch: %v", err)
 				}
 			}
-			if s.dialect != promql.Kubelet {
-				t.Errorf("took %q, want Kubelet", s.dialect)
-			}
+			check.Equal(t, "dialect", promql.Kubelet, s.dialect)
 			// Six dialects tried in order, then twice five queries. Once, the other two are tried for the other node.
-			if got := len(srv.asked()); got != 6+5+2+5 {
-				t.Errorf("%d queries, want 18", got)
-			}
-			if got := countContaining(log.take(), `"dialect"="Kubelet"`); got != 1 {
-				t.Errorf("%d lines say which dialect was taken, want 1", got)
-			}
+			check.Equal(t, "queries, want 18", 6+5+2+5, len(srv.asked()))
+			check.Equal(t, "lines say which dialect was taken", 1, countContaining(log.take(), `"dialect"="Kubelet"`))
 		})
 	}
 }
@@ -64,14 +60,10 @@ func TestAuto_ShortestWindow(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}})
 	check.OK(t, err)
-	if s.dialect != promql.Kubelet {
-		t.Errorf("took %q, want Kubelet", s.dialect)
-	}
+	check.Equal(t, "dialect", promql.Kubelet, s.dialect)
 	// Eight dialects over an hour, six over five minutes, one for the newest samples, four for each of three windows, and the last two
 	// dialects for the other node.
-	if got := len(srv.asked()); got != 8+6+1+12+2 {
-		t.Errorf("%d queries, want 29", got)
-	}
+	check.Equal(t, "queries, want 29", 8+6+1+12+2, len(srv.asked()))
 	measured := map[time.Duration]bool{}
 	for _, sample := range batch.Samples {
 		measured[sample.Window] = sample.Stats[load.CPU].Known
@@ -85,9 +77,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(), vector(at("w1", "0.5")), vector())...)
 	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
 	fetch(t, s)
-	if s.dialect != promql.NodeExporter {
-		t.Fatalf("took %q, want NodeExporter", s.dialect)
-	}
+	check.Require(t, "dialect", promql.NodeExporter, s.dialect)
 
 	// The exporter goes and the rules come: the same Fetch returns their values.
 	srv.setRules(rule{"instance:node_cpu", vector(at("w1", "0.3"))})
@@ -108,9 +98,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 
 	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
 	fetch(t, s)
-	if s.dialect != promql.NodeExporter {
-		t.Errorf("took %q, want NodeExporter", s.dialect)
-	}
+	check.Equal(t, "dialect", promql.NodeExporter, s.dialect)
 }
 
 func TestAuto_CPUGone(t *testing.T) {
@@ -119,13 +107,9 @@ func TestAuto_CPUGone(t *testing.T) {
 	}
 	srv := newServer(t, append(rest, rule{"node_cpu_seconds_total", vector(at("w1", "0.5"))})...)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
-	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.5 {
-		t.Fatalf("cpu %v, want 0.5", got)
-	}
+	check.Require(t, "cpu", 0.5, fetch(t, s)[0].Stats[load.CPU].Mean)
 	srv.setRules(rest...)
-	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.75 {
-		t.Errorf("cpu %v once the first dialect has none, want 0.75", got)
-	}
+	check.Equal(t, "cpu once the first dialect has none", 0.75, fetch(t, s)[0].Stats[load.CPU].Mean)
 }
 
 func TestAuto_TwoOwnQueriesNeedNoDialect(t *testing.T) {
@@ -176,9 +160,7 @@ func TestAuto_SeriesOfFewNodesTakeNoDialect(t *testing.T) {
 			if samples := fetch(t, s); len(samples) != 5 || samples[0].Stats[load.CPU].Mean != 0.25 {
 				t.Errorf("samples %v, want five with 2 of 8 cores", samples)
 			}
-			if s.dialect != promql.Kubelet {
-				t.Errorf("took %q, want Kubelet", s.dialect)
-			}
+			check.Equal(t, "dialect", promql.Kubelet, s.dialect)
 		})
 	}
 }
@@ -244,8 +226,7 @@ func TestAuto_StraySeries(t *testing.T) {
 			srv := newServer(t)
 			clock := testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second))
 			nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-			s, err := New(complete(Config{Address: srv.URL}), corelisters.NewNodeLister(nodes), clock)
-			check.OK(t, err)
+			s := check.Value(New(complete(Config{Address: srv.URL}), corelisters.NewNodeLister(nodes), clock))(t)
 			t.Cleanup(func() { _ = s.Close() })
 			for i, step := range steps {
 				clock.SetTime(clock.Now().Add(step.later))
@@ -277,9 +258,7 @@ func TestAuto_FewNodes(t *testing.T) {
 	for i, want := range []int{8 + 5, 5 + 8, 5 + 8} {
 		before := len(srv.asked())
 		fetch(t, s)
-		if asked := len(srv.asked()) - before; asked != want {
-			t.Errorf("refresh %d: %d queries, want %d", i, asked, want)
-		}
+		check.Equal(t, fmt.Sprintf("refresh %d: queries", i), want, len(srv.asked())-before)
 	}
 }
 
@@ -380,11 +359,8 @@ func TestFetch_EndIsNewestSample(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "0.5"})})
 			srv.newest = onlyFor(tt.newest, vector(element{`"node":"w1"`, lastScrapes1}, element{`"host":"w2"`, lastScrapes2}))
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect, NodeLabels: []string{"node", "host"}}, twoNodes()...)
-			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 3 * window}})
-			check.OK(t, err)
-			if len(batch.Samples) != 4 {
-				t.Fatalf("%d samples, want one of each node and window", len(batch.Samples))
-			}
+			batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 3 * window}}))(t)
+			check.Require(t, "samples, want one of each node and window", 4, len(batch.Samples))
 			for _, sample := range batch.Samples {
 				want := evaluationTime().Add(-20 * time.Second)
 				if sample.Node == "w2" {
@@ -396,13 +372,9 @@ func TestFetch_EndIsNewestSample(t *testing.T) {
 			}
 			// A pod that started on w1 40 s before the query has 20 s in samples, and not 40 s.
 			started := evaluationTime().Add(-40 * time.Second)
-			if covered := ends(batch.Samples)["w1"].Sub(started); covered != 20*time.Second {
-				t.Errorf("the window covers %v of the pod, want 20s", covered)
-			}
+			check.Equal(t, "what the window covers of the pod", 20*time.Second, ends(batch.Samples)["w1"].Sub(started))
 			// Whatever the number of windows: one query for the newest samples, four for each window.
-			if got := len(srv.asked()); got != 1+4+4 {
-				t.Errorf("%d queries, want 9", got)
-			}
+			check.Equal(t, "queries, want 9", 1+4+4, len(srv.asked()))
 		})
 	}
 }
@@ -433,9 +405,7 @@ func TestFetch_EndFallsBack(t *testing.T) {
 			s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(tt.clock))
 			got := ends(fetch(t, s))
 			for node, want := range map[string]time.Duration{"w1": tt.want1, "w2": tt.want2} {
-				if end := got[node].Sub(evaluationTime()); end != want {
-					t.Errorf("the window of %s ends %v after the evaluation, want %v", node, end, want)
-				}
+				check.Equal(t, fmt.Sprintf("the window of %s ends after the evaluation", node), want, got[node].Sub(evaluationTime()))
 			}
 		})
 	}
@@ -447,9 +417,7 @@ func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
 	var log logged
 	for range 2 {
-		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 	}
 	lines := log.take()
 	if len(lines) != 1 || !strings.Contains(lines[0], "time of the newest sample of cpu (dialect NodeExporter)") {
@@ -491,9 +459,7 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 			if tt.want == "" {
 				want, wantEnd = nil, evaluationTime().Add(-30*time.Second)
 			}
-			if !slices.Equal(newest, want) {
-				t.Errorf("asked %q for the newest samples, want %q", newest, want)
-			}
+			check.Equal(t, "asked for the newest samples", want, newest, cmpopts.EquateEmpty())
 			if end := samples[0].End; !end.Equal(wantEnd) {
 				t.Errorf("the window ends at %v, want %v", end, wantEnd)
 			}
@@ -546,17 +512,14 @@ func TestFetch_QuantilesAlone(t *testing.T) {
 	srv := newServer(t, rule{"quantile_over_time(0.95, (max", vector(at("w1", "4"))},
 		rule{"rate(node_cpu_usage_seconds_total[5m]", vector(at("w1", "2"))})
 	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
-	batch, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
-	check.OK(t, err)
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}}))(t)
 	// 4 of 8 cores.
 	if len(batch.Samples) != 1 || batch.Samples[0].Node != "w1" || batch.Samples[0].Fraction != 0.95 ||
 		batch.Samples[0].Stats[load.CPU].Mean != 0.5 {
 		t.Errorf("samples %+v, want the quantile of w1, 0.5", batch.Samples)
 	}
 	for _, asked := range srv.asked() {
-		if strings.Contains(asked, "rate(node_cpu_usage_seconds_total[1d]") {
-			t.Errorf("a dialect is looked for over a day: %s", asked)
-		}
+		check.Lacks(t, asked, "rate(node_cpu_usage_seconds_total[1d]")
 	}
 }
 
@@ -568,8 +531,5 @@ func TestFetch_QuantileFails(t *testing.T) {
 	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
-	if err == nil || !strings.Contains(err.Error(), "0.95-quantile of cpu over 1d (dialect NodeExporter)") ||
-		!strings.Contains(err.Error(), "too many samples") {
-		t.Errorf("error %v, want one that names the quantile and the reason", err)
-	}
+	check.Error(t, err, "0.95-quantile of cpu over 1d (dialect NodeExporter)", "too many samples")
 }

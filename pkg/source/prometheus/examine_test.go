@@ -3,7 +3,6 @@ package prometheus
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,9 +27,7 @@ func examine(t *testing.T, s *Source) diagnosis.Examination {
 	t.Helper()
 	request := source.Request{Windows: []time.Duration{window}}
 	_, _ = s.Fetch(t.Context(), request) // it may fail: that is what is examined
-	e, err := s.Examiner()(t.Context(), request.Windows)
-	check.OK(t, err)
-	return e
+	return check.Value(s.Examiner()(t.Context(), request.Windows))(t)
 }
 
 func TestExamine_Missing(t *testing.T) {
@@ -76,11 +73,8 @@ func TestExamine_LabelsOfSomeNodes(t *testing.T) {
 			`node_memory_working_set_bytes{host_name="db-7", instance="exporter-7"}`,
 		},
 	}
-	if diff := cmp.Diff(
-		want, examine(t, s), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling", "Counted"),
-	); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "examine", want, examine(t, s), cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling", "Counted"))
 }
 
 func TestExamine_Sampling(t *testing.T) {
@@ -230,8 +224,7 @@ func BenchmarkExamine(b *testing.B) {
 		check.OK(b, indexer.Add(node))
 	}
 	responses := &server{newest: vector(), rules: []rule{{"max by", vector()}, {"min by", vector()}, {"node_memory_working_set_bytes", vector(series...)}, {"", vector()}}}
-	srv := httptest.NewServer(responses)
-	b.Cleanup(srv.Close)
+	srv := check.Serve(b, responses)
 	s, err := New(complete(Config{Address: srv.URL, Dialect: promql.Auto}), corelisters.NewNodeLister(indexer), clock.RealClock{})
 	check.OK(b, err)
 	windows := []time.Duration{window}
@@ -296,8 +289,7 @@ func TestDiagnosis(t *testing.T) {
 	srv.newest = vector(element{`"node":"w1"`, "1699999980"}, element{`"node":"w2"`, "1699999950"})
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, append(twoNodes(), newNode("w3", "10.0.0.3"))...)
 	check.Equal(t, "before the first Fetch", diagnosis.Diagnosis{}, s.Diagnosis(), equateErrors())
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
-	check.OK(t, err)
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}}))(t)
 	check.Equal(t, "rejected", source.Rejected{load.PartialResponse: 1}, batch.Rejected)
 	endpoint := srv.URL + "/api/v1/query"
 	want := diagnosis.Diagnosis{
@@ -357,9 +349,7 @@ func TestDiagnosis(t *testing.T) {
 func TestDiagnosis_NodeMetricsOnly(t *testing.T) {
 	srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "1"})})
 	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
-	if _, err := s.Fetch(t.Context(), source.Request{Metrics: []string{"latency"}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(s.Fetch(t.Context(), source.Request{Metrics: []string{"latency"}}))(t)
 	got := s.Diagnosis()
 	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (diagnosis.SampleAges{}) ||
 		len(got.NodesWithoutSeries) > 0 {

@@ -65,8 +65,7 @@ func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) 
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, err := io.WriteString(w, text)
-	check.OK(t, err)
+	check.Value(io.WriteString(w, text))(t)
 	check.OK(t, w.Close())
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
@@ -109,11 +108,8 @@ func TestFetch_UnmatchedAreBounded(t *testing.T) {
 	}
 	srv := newServer(t, rule{"", vector(append(elements, at("n1", "0.5"))...)})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, manyNodes(1000)...)
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	check.OK(t, err)
-	if len(batch.Samples) != 1 || batch.UnmatchedCount != source.MaxUnmatched {
-		t.Errorf("%d samples and %d unmatched, want 1 and %d", len(batch.Samples), batch.UnmatchedCount, source.MaxUnmatched)
-	}
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}))(t)
+	check.Equal(t, "samples and unmatched", [2]int{1, source.MaxUnmatched}, [2]int{len(batch.Samples), batch.UnmatchedCount})
 }
 
 // TestFetch_TextOfServer looks at all that a server can write into errors, logs and the diagnosis.

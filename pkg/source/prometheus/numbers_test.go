@@ -108,8 +108,7 @@ func readNodes(t testing.TB, cfg Config) {
 func readPods(t testing.TB, a answers) {
 	t.Helper()
 	ctx := t.Context()
-	s, err := NewPodSource(a.config(""), podLister(t, map[string]int{"shop": 1}))
-	check.OK(t, err)
+	s := check.Value(NewPodSource(a.config(""), podLister(t, map[string]int{"shop": 1})))(t)
 	for range fetchesPerDetection + 1 {
 		s.FetchPods(ctx, 1, func(u *source.PodUsage) { possible(t, "usage of a pod", u.Usage) })
 	}
@@ -174,14 +173,9 @@ func TestFetch_CountsRejected(t *testing.T) {
 	nodes := []*corev1.Node{newNode("n1", "10.0.0.1"), newNode("n2", "10.0.0.2")}
 	s, err := New(a.config(promql.NodeExporter), sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime()))
 	check.OK(t, err)
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"temperature"}})
-	check.OK(t, err)
-	if want := map[string]float64{"n1": -5}; !maps.Equal(batch.Metrics[0].Values, want) {
-		t.Errorf("temperatures %v, want %v", batch.Metrics[0].Values, want)
-	}
-	if want := (source.Rejected{load.RejectedNegative: 1, load.RejectedNotANumber: 1}); !maps.Equal(batch.Rejected, want) {
-		t.Errorf("rejected %s, want %s", batch.Rejected, want)
-	}
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"temperature"}}))(t)
+	check.Equal(t, "temperatures", map[string]float64{"n1": -5}, batch.Metrics[0].Values)
+	check.Equal(t, "rejected", source.Rejected{load.RejectedNegative: 1, load.RejectedNotANumber: 1}, batch.Rejected)
 }
 
 // FuzzPods answers every query about pods with a text.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,12 +21,9 @@ import (
 
 func newTestPodSource(t *testing.T, url string) *PodSource {
 	t.Helper()
-	s, err := NewPodSource(Config{Address: url, Config: httpclient.Config{BearerToken: "hunter2"}}, nil)
-	check.OK(t, err)
+	s := check.Value(NewPodSource(Config{Address: url, Config: httpclient.Config{BearerToken: "hunter2"}}, nil))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	return s
 }
@@ -147,9 +143,7 @@ func TestFetchPods_ErrorsHideToken(t *testing.T) {
 	srv := newServer(t, rule{"", status(http.StatusBadGateway, "no backend for Bearer hunter2")})
 	_, failed := fetchPods(t, newTestPodSource(t, srv.URL))
 	check.Error(t, failed[load.CPU], "502")
-	if strings.Contains(failed[load.CPU].Error(), "hunter2") {
-		t.Errorf("the token is in %q", failed[load.CPU])
-	}
+	check.Lacks(t, failed[load.CPU].Error(), "hunter2")
 }
 
 func workloadElement(namespace, workload, value string) element {
@@ -175,8 +169,7 @@ func TestFetchHistory(t *testing.T) {
 		rule{") ^ 2)[6h:30m]", vector(workloadElement("shop", "web", "120"), workloadElement("shop", "squared", "12"), element{`"namespace":"shop"`, "12"})},
 		rule{"pod_cpu_usage_seconds_total", vector(workloadElement("shop", "web", "48"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
 	)
-	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
-	check.OK(t, err)
+	usages := check.Value(fetchHistory(t, newTestPodSource(t, srv.URL), sixHours))(t)
 	want := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 2, Sum: 4000, SumSquares: 10e6}}
 	check.Equal(t, "usages", want, usages, equateValues())
 	for i, r := range srv.requests {
@@ -200,10 +193,9 @@ func TestFetchHistory_LargestByUsage(t *testing.T) {
 		rule{") ^ 0)", sums("many", "more")}, rule{") ^ 2)", sums("large", "bursty")}, rule{"topk(2, ", sums("large", "larger")},
 	)
 	var got []string
-	err := newTestPodSource(t, srv.URL).FetchHistory(t.Context(), sixHours, 2, func(u *source.WorkloadUsage) {
+	check.OK(t, newTestPodSource(t, srv.URL).FetchHistory(t.Context(), sixHours, 2, func(u *source.WorkloadUsage) {
 		got = append(got, fmt.Sprint(u.Resource, " ", u.Workload, " ", u.Pods, " ", u.SumSquares))
-	})
-	check.OK(t, err)
+	}))
 	// 12 looks have a sum of 12. Squares are of milliCPU, or of bytes.
 	want := []string{"cpu large 1 1e+06", "cpu larger 1 1e+06", "memory large 1 1", "memory larger 1 1"}
 	check.Equal(t, "workloads", want, got)
@@ -306,8 +298,7 @@ func TestFetchHistory_FakeWorkloadsDisplaceNothing(t *testing.T) {
 	)
 	s := newTestPodSource(t, srv.URL)
 	s.lister = podLister(t, map[string]int{"shop": 2, "mallory": 1})
-	usages, err := fetchHistory(t, s, sixHours)
-	check.OK(t, err)
+	usages := check.Value(fetchHistory(t, s, sixHours))(t)
 	if len(usages) != int(load.ResourceCount) || usages[0].Workload != "web" || usages[1].Workload != "web" {
 		t.Errorf("%d usages, the first of %s; want cpu and memory of web", len(usages), usages[0].Workload)
 	}
@@ -320,15 +311,12 @@ func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
 		rule{"plimsoll:workload_memory_usage_bytes:sum_of_squares", vector(workloadElement("shop", "web", "18"))},
 		rule{"plimsoll:workload_memory_usage_bytes:sum", vector(workloadElement("shop", "web", "36"))},
 	)
-	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
-	check.OK(t, err)
+	usages := check.Value(fetchHistory(t, newTestPodSource(t, srv.URL), sixHours))(t)
 	// Six hours have 72 records.
 	want := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.Memory, Pods: 1, Sum: .5, SumSquares: .25}}
 	check.Equal(t, "usages", want, usages, equateValues())
 	for _, promql := range srv.asked() {
-		if strings.Contains(promql, "memory_working_set") {
-			t.Errorf("asked for %s in spite of the rule", promql)
-		}
+		check.Lacks(t, promql, "memory_working_set")
 	}
 }
 
@@ -353,13 +341,10 @@ func TestFetchHistory_RulesOfAPart(t *testing.T) {
 			rule{"plimsoll:", vector()}, rule{"memory", vector()},
 			rule{") ^ 0)[1h:5m]", web("12")}, rule{") ^ 2)[1h:5m]", web("48")}, rule{")[1h:5m]", web("24")},
 		)
-		usages, err := fetchHistory(t, newTestPodSource(t, srv.URL),
-			source.Period{End: sixHours.End, Length: time.Hour, Step: 5 * time.Minute})
-		check.OK(t, err)
+		usages := check.Value(fetchHistory(t, newTestPodSource(t, srv.URL),
+			source.Period{End: sixHours.End, Length: time.Hour, Step: 5 * time.Minute}))(t)
 		want.Namespace, want.Workload = "shop", "web"
-		if diff := cmp.Diff([]source.WorkloadUsage{want}, usages, equateValues()); diff != "" {
-			t.Errorf("of %s looks, usages (-want +got):\n%s", looks, diff)
-		}
+		check.Equal(t, fmt.Sprintf("of %s looks, usages", looks), []source.WorkloadUsage{want}, usages, equateValues())
 	}
 }
 
@@ -413,9 +398,7 @@ func TestFetchPods_FakePodsDecideNothing(t *testing.T) {
 			s.lister = podLister(t, map[string]int{"shop": 39, "mallory": 1})
 			fetchPods(t, s)
 			asked := srv.asked()
-			if got := asked[len(asked)-2]; !strings.Contains(got, "rate(") || !strings.Contains(got, tt.want) {
-				t.Errorf("read %s, want %s", got, tt.want)
-			}
+			check.Contains(t, asked[len(asked)-2], "rate(", tt.want)
 		})
 	}
 }
@@ -509,9 +492,7 @@ func TestFetchPods_GivesUp(t *testing.T) {
 		}
 	}
 	// All at once; 32 namespaces, halved down to each one, are 63 queries.
-	if got != 64 {
-		t.Errorf("%d queries for cpu, want 64", got)
-	}
+	check.Equal(t, "queries for cpu", 64, got)
 }
 
 // TestFetch_RefusedBesideOthers has Prometheus refuse each query that reads the series of a tenant, also to count them.
@@ -576,8 +557,6 @@ func testShards(t *testing.T, answerWith func(...element) func(http.ResponseWrit
 			{Namespace: "shop", Pod: "pod-0", Resource: load.Memory, Usage: .25},
 		}
 		check.Equal(t, "usages", want, usages, equateValues())
-		if s.LeftOut() != "mallory" {
-			t.Errorf("left out %q, want mallory", s.LeftOut())
-		}
+		check.Equal(t, "left out", "mallory", s.LeftOut())
 	}
 }

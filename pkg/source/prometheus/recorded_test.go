@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -172,9 +171,7 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 			if err == nil {
 				err = os.WriteFile(file, append(content, '\n'), 0o600)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			check.OK(t, err)
 		})
 	} else {
 		content, err := os.ReadFile(file)
@@ -183,20 +180,16 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 		}
 		check.OK(t, err)
 	}
-	server := httptest.NewServer(r)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, r)
 	var nodes []*corev1.Node
 	for i := range recordedNodes {
 		nodes = append(nodes, newNode(fmt.Sprintf("n%d", i), fmt.Sprintf("127.0.0.1%d", i+1)))
 	}
 	setup := recorded()[name]
 	cfg := complete(Config{Address: server.URL, Dialect: setup.dialect})
-	s, err := New(cfg, sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(r.At.Add(time.Second)))
-	check.OK(t, err)
+	s := check.Value(New(cfg, sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(r.At.Add(time.Second))))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	for _, dialect := range promql.Dialects() {
 		probe := s.planner.Probe(dialect, window)
@@ -258,12 +251,8 @@ func checkRecorded(t *testing.T, s *Source, r *replayed, contested int) {
 		}
 	}
 	// Mean and quantile of cpu and memory.
-	if want := 4 * (recordedNodes - contested); found != want {
-		t.Errorf("%d recorded values, want %d: %+v", found, want, batch.Samples)
-	}
-	if len(batch.Contested) != contested {
-		t.Errorf("%d nodes contested, want %d", len(batch.Contested), contested)
-	}
+	check.Equal(t, fmt.Sprintf("recorded values: %+v", batch.Samples), 4*(recordedNodes-contested), found)
+	check.Equal(t, "nodes contested", contested, len(batch.Contested))
 }
 
 // TestRecorded_KeepsLoad replays what real servers answered to the queries of a refresh. Each node has its recorded load, and keeps
@@ -303,12 +292,10 @@ func TestRecorded_KeepsLoad(t *testing.T) {
 				case onNode:
 					checkRecorded(t, s, r, 0)
 				default: // the tenant's are believed: docs/security.md says so, and a selector prevents it
-					batch, err := s.Fetch(t.Context(), recordedRequest)
-					check.OK(t, err)
+					batch := check.Value(s.Fetch(t.Context(), recordedRequest))(t)
 					for _, sample := range batch.Samples {
-						if cpu, memory := sample.Stats[load.CPU], sample.Stats[load.Memory]; cpu.Mean != 0.01 || memory.Mean != 0.01 {
-							t.Errorf("%s: %v and %v, want the forged 0.01", sample.Node, cpu, memory)
-						}
+						check.Equal(t, sample.Node+": cpu and memory", [2]float64{0.01, 0.01},
+							[2]float64{sample.Stats[load.CPU].Mean, sample.Stats[load.Memory].Mean})
 					}
 					if len(batch.Samples) != 2*recordedNodes || len(batch.Contested) > 0 {
 						t.Errorf("%d samples, %d nodes contested; want a mean and a quantile of each node", len(batch.Samples), len(batch.Contested))

@@ -191,9 +191,7 @@ func newTestSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	s, err := New(complete(cfg), sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
 	check.OK(t, err)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	return s
 }
@@ -235,8 +233,7 @@ const window = 5 * time.Minute
 
 func fetch(t *testing.T, s *Source) []load.Sample {
 	t.Helper()
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	check.OK(t, err)
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}))(t)
 	return byName(batch.Samples)
 }
 
@@ -305,9 +302,7 @@ func TestFetch_Dialects(t *testing.T) {
 			srv := newServer(t, tt.rules...)
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect}, twoNodes()...)
 			check.Equal(t, "samples", tt.want, fetch(t, s), equateValues())
-			if got := len(srv.asked()); got != 5 {
-				t.Errorf("%d queries, want 5", got)
-			}
+			check.Equal(t, "queries", 5, len(srv.asked()))
 		})
 	}
 }
@@ -355,8 +350,7 @@ func TestFetch_PartialFailure(t *testing.T) {
 	var log logged
 	get := func() []load.Sample {
 		t.Helper()
-		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
-		check.OK(t, err)
+		batch := check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 		return batch.Samples
 	}
 	cpuOnly := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
@@ -396,9 +390,7 @@ func TestFetch_Windows(t *testing.T) {
 		{Node: "w1", Window: 15 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)}},
 	}
 	check.Equal(t, "samples", want, batch.Samples, equateValues())
-	if got := len(srv.asked()); got != 9 {
-		t.Errorf("%d queries, want one for the newest samples and 4 for each of two windows", got)
-	}
+	check.Equal(t, "queries, want one for the newest samples and 4 for each of two windows", 9, len(srv.asked()))
 	for _, windows := range [][]time.Duration{nil, {0}, {window, -1}} {
 		if _, err := s.Fetch(t.Context(), source.Request{Windows: windows}); err == nil {
 			t.Errorf("windows %v: no error", windows)
@@ -507,9 +499,7 @@ func TestFetch_LogsAlternationRarely(t *testing.T) {
 	var log logged
 	for i := range 100 {
 		srv.setRules(rule{"", vector(at(fmt.Sprintf("w%d", 1+i%2), "0.5"))})
-		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 	}
 	if lines := log.take(); len(lines) != 6 {
 		t.Errorf("%d lines, want 6: %q", len(lines), lines)
@@ -525,34 +515,21 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	var log logged
 	for range 3 {
-		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
-		check.OK(t, err)
+		batch := check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 		// Four responses have the same six series of no node; they count once.
-		if batch.UnmatchedCount != 6 {
-			t.Errorf("%d series are unmatched, want 6", batch.UnmatchedCount)
-		}
-		if len(batch.Samples) != 1 {
-			t.Errorf("%d samples, want that of w1", len(batch.Samples))
-		}
+		check.Equal(t, "series are unmatched", 6, batch.UnmatchedCount)
+		check.Equal(t, "samples, want that of w1", 1, len(batch.Samples))
 	}
 	lines := log.take()
-	if len(lines) != 1 {
-		t.Fatalf("%d lines in three refreshes, want 1: %q", len(lines), lines)
-	}
+	check.Require(t, fmt.Sprintf("lines in three refreshes: %q", lines), 1, len(lines))
 	for _, text := range []string{`"nodesWithoutSeriesCount"=1`, `"nodesWithoutSeries"="w2"`, `"unmatchedSeriesCount"=6`,
 		`{node=\"vm0\", instance=\"192.0.2.0:9100\"}`, "vm4", "…"} {
-		if !strings.Contains(lines[0], text) {
-			t.Errorf("line %q lacks %q", lines[0], text)
-		}
+		check.Contains(t, lines[0], text)
 	}
-	if strings.Contains(lines[0], "vm5") {
-		t.Errorf("line names more than a few: %q", lines[0])
-	}
+	check.Lacks(t, lines[0], "vm5")
 	srv.setRules(rule{"", vector(append(six, at("w2", "0.1"))...)})
 	for range 2 {
-		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 	}
 	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"nodesWithoutSeriesCount"=0`) {
 		t.Errorf("want one line on the change, got %q", lines)
@@ -582,8 +559,7 @@ func TestFetch_EndAndClocks(t *testing.T) {
 			s.clock = testingclock.NewFakePassiveClock(tt.now)
 			var log logged
 			for range 2 {
-				batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
-				check.OK(t, err)
+				batch := check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 				if got := batch.Samples[0].End; !got.Equal(tt.want) {
 					t.Errorf("End %s, want %s", got, tt.want)
 				}
@@ -591,9 +567,7 @@ func TestFetch_EndAndClocks(t *testing.T) {
 			if lines := log.take(); len(lines) != tt.logged {
 				t.Errorf("%d lines, want %d: %q", len(lines), tt.logged, lines)
 			}
-			if r := srv.requests[0]; r.FormValue("time") != "" {
-				t.Errorf("the query carries time %q", r.FormValue("time"))
-			}
+			check.Equal(t, "time of the query, want none", "", srv.requests[0].FormValue("time"))
 		})
 	}
 }
@@ -612,9 +586,7 @@ func TestFetch_QueryCount(t *testing.T) {
 			t.Errorf("%d samples of %d nodes", got, count)
 		}
 		// One to find the dialect, one for the newest samples, four for the window.
-		if got := len(srv.asked()); got != 6 {
-			t.Errorf("%d nodes: %d queries, want 6", count, got)
-		}
+		check.Equal(t, fmt.Sprint(count, " nodes: queries"), 6, len(srv.asked()))
 	}
 }
 
@@ -636,11 +608,8 @@ func writeCA(t *testing.T, srv *httptest.Server) string {
 func TestFetch_SpanOfRule(t *testing.T) {
 	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.KubePrometheus}, twoNodes()...)
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	check.OK(t, err)
-	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
-		t.Errorf("span of a sample over one minute: %v, want 6m", got)
-	}
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}}))(t)
+	check.Equal(t, "span of a sample over one minute", 6*time.Minute, batch.Samples[0].Stats[load.CPU].Span)
 }
 
 // byMetric returns the values by metric. Each has to end at the time of evaluation.
@@ -687,9 +656,7 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 				if (err != nil) != tt.failure {
 					t.Fatalf("Fetch: %v, want a failure: %v", err, tt.failure)
 				}
-				if len(batch.Samples) != tt.wantSamples {
-					t.Errorf("%d samples, want %d", len(batch.Samples), tt.wantSamples)
-				}
+				check.Equal(t, "samples", tt.wantSamples, len(batch.Samples))
 				check.Equal(t, "values", tt.want, byMetric(t, batch))
 			})
 		}
@@ -701,8 +668,7 @@ func TestFetch_NodeMetricsOnly(t *testing.T) {
 		rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})})
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node", "Hostname"}}, twoNodes()...)
 	want := []string{"avg by (Hostname) (gpu)", "latency"}
-	batch, err := s.Fetch(t.Context(), source.Request{Metrics: want})
-	check.OK(t, err)
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Metrics: want}))(t)
 	asked := srv.asked()
 	slices.Sort(asked)
 	check.Equal(t, "asked", append(slices.Clone(want), "vector(time())"), asked)

@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,20 +17,15 @@ import (
 const window = 5 * time.Minute
 
 func TestKubePrometheus_FiveMinuteMeanIsRule(t *testing.T) {
-	if got := KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(5*time.Minute)).mean; strings.Contains(got, "avg_over_time") {
-		t.Errorf("an average of the average: %s", got)
-	}
-	if got := KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(15*time.Minute)).mean; !strings.Contains(got, "[15m:1m]") {
-		t.Errorf("not over fifteen minutes: %s", got)
-	}
+	check.Lacks(t, KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(5*time.Minute)).mean, "avg_over_time")
+	check.Contains(t, KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(15*time.Minute)).mean, "[15m:1m]")
 }
 
 func TestKubePrometheus_Span(t *testing.T) {
 	for window, want := range map[time.Duration]time.Duration{10 * time.Second: 310 * time.Second, 5 * time.Minute: 0,
 		15 * time.Minute: 20 * time.Minute} {
-		if got := KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(window)).span; got != want {
-			t.Errorf("over %v: span %v, want %v", window, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("over %v: span", window), want,
+			KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(window)).span)
 	}
 }
 
@@ -48,9 +44,7 @@ func TestSamplingOf(t *testing.T) {
 		// Whole seconds: 95/10 is 9.
 		{95 * time.Second, sampling{window: 95 * s, step: 9 * s, rate: 36 * s, recentSeconds: 60, shorter: []model.Duration{47500 * ms, 23750 * ms}}},
 	} {
-		if diff := cmp.Diff(tt.want, samplingOf(tt.window), cmp.AllowUnexported(sampling{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.window, diff)
-		}
+		check.Equal(t, fmt.Sprint(tt.window), tt.want, samplingOf(tt.window), cmp.AllowUnexported(sampling{}))
 	}
 }
 
@@ -156,8 +150,7 @@ func TestQuantile_Queries(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, tc.promql)
 			}
-			want, err := parser.NewParser(parser.Options{}).ParseExpr(tc.want)
-			check.OK(t, err)
+			want := check.Value(parser.NewParser(parser.Options{}).ParseExpr(tc.want))(t)
 			if parsed.String() != want.String() {
 				t.Errorf("\n%s, want\n%s", parsed, want)
 			}
@@ -167,9 +160,7 @@ func TestQuantile_Queries(t *testing.T) {
 				subquery = subquery || ok
 				return nil
 			})
-			if subquery != tc.wantSubquery {
-				t.Errorf("has a subquery: %v, want %v: %s", subquery, tc.wantSubquery, tc.promql)
-			}
+			check.Equal(t, "subquery in "+tc.promql, tc.wantSubquery, subquery)
 		})
 	}
 }
@@ -186,9 +177,7 @@ func TestQuantile_Span(t *testing.T) {
 		{"the 95th percentile of five minutes", Kubelet.quantile(load.Memory, Labels{"node"}, samplingOf(window), 0.95).span, 2 * time.Minute},
 		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, Labels{"node"}, samplingOf(time.Hour), 0.95).span, 5 * time.Minute},
 	} {
-		if tc.got != tc.want {
-			t.Errorf("%s: span %v, want %v", tc.name, tc.got, tc.want)
-		}
+		check.Equal(t, tc.name+": span", tc.want, tc.got)
 	}
 }
 
@@ -200,9 +189,8 @@ func TestSamplingOf_LongWindows(t *testing.T) {
 		day:            {5 * time.Minute, 5 * time.Minute},
 	} {
 		s := samplingOf(window)
-		if got := [2]time.Duration{time.Duration(s.step), time.Duration(s.rate)}; got != want {
-			t.Errorf("over %v: steps and rates of %v, want %v", window, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("over %v: steps and rates", window), want,
+			[2]time.Duration{time.Duration(s.step), time.Duration(s.rate)})
 	}
 }
 
@@ -221,9 +209,7 @@ func TestPlanner_Counted(t *testing.T) {
 	} {
 		p := &Planner{}
 		p.Custom[0] = tt.custom // of cpu
-		if got := p.CPUCounters(tt.dialect); got != tt.want {
-			t.Errorf("%s with custom query %q: %q, want %q", tt.dialect, tt.custom, got, tt.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s with custom query %q", tt.dialect, tt.custom), tt.want, p.CPUCounters(tt.dialect))
 	}
 }
 
@@ -259,9 +245,7 @@ func TestPlanner_SelectorInEveryQuery(t *testing.T) {
 
 func TestPlanner_NoSelectorChangesNothing(t *testing.T) {
 	p := Planner{By: Labels{"node"}, Selector: ParseSelector("")}
-	if got, want := p.Series(Kubelet, load.CPU), "node_cpu_usage_seconds_total"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	check.Equal(t, "Series", "node_cpu_usage_seconds_total", p.Series(Kubelet, load.CPU))
 }
 
 func TestPodQueries_Parse(t *testing.T) {

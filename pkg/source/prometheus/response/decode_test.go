@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -111,9 +110,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Decode(strings.NewReader(text), Bounds{Series: 1 << 20}, Vector(ClearMap, func(*Series[map[string]string]) {})); err != nil {
-			b.Fatal(err)
-		}
+		check.Value(Decode(strings.NewReader(text), Bounds{Series: 1 << 20}, Vector(ClearMap, func(*Series[map[string]string]) {})))(b)
 	}
 }
 
@@ -157,12 +154,9 @@ func FuzzResponse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s was written for %q, and not decoded: %v", encoded, text, err)
 		}
-		if diff := cmp.Diff(first, second, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("samples after decoding them once and twice (-once +twice):\n%s", diff)
-		}
-		if diff := cmp.Diff(warnings, warningsAgain, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("warnings after decoding them once and twice (-once +twice):\n%s", diff)
-		}
+		check.Equal(t, "samples after decoding them once and twice (want: once)", first, second, cmpopts.EquateNaNs(),
+			cmpopts.EquateEmpty())
+		check.Equal(t, "warnings after decoding them once and twice (want: once)", warnings, warningsAgain, cmpopts.EquateEmpty())
 	})
 }
 
@@ -178,9 +172,8 @@ func encode(t *testing.T, samples []decoded, warnings []string) string {
 		millis := s.At.UnixMilli()
 		result = append(result, element{s.Labels, [2]any{json.Number(fmt.Sprintf("%d.%03d", millis/1000, millis%1000)), strconv.FormatFloat(s.Value, 'g', -1, 64)}})
 	}
-	text, err := json.Marshal(map[string]any{
+	text := check.Value(json.Marshal(map[string]any{
 		"status": "success", "data": map[string]any{"resultType": "vector", "result": result}, "warnings": warnings,
-	})
-	check.OK(t, err)
+	}))(t)
 	return string(text)
 }
