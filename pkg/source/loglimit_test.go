@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -54,8 +53,6 @@ func TestUnmatchedLog(t *testing.T) {
 	for _, tt := range tests { // each continues from the one before
 		lines = nil
 		log.Log(logger, tt.unmatched, "Hosts", "url", "u")
-		if diff := cmp.Diff(tt.want, lines); diff != "" {
-			t.Errorf("%s: lines (-want +got):\n%s", tt.name, diff)
-		}
+		check.Equal(t, tt.name+": lines", tt.want, lines)
 	}
 }

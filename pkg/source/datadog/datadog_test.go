@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -178,12 +178,9 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 	if cfg.Dialect == "" {
 		cfg.Dialect = Utilization
 	}
-	s, err := New(cfg, sourcetest.Lister(t, nodes...), c)
-	check.OK(t, err)
+	s := check.Value(New(cfg, sourcetest.Lister(t, nodes...), c))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	return s
 }
@@ -191,9 +188,7 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	check.Error(t, err, parts...)
-	if strings.Contains(err.Error(), apiKey) || strings.Contains(err.Error(), applicationKey) {
-		t.Errorf("error shows a secret: %s", err)
-	}
+	check.Lacks(t, err.Error(), apiKey, applicationKey)
 }
 
 func cpu(host string, percent ...float64) metric {
@@ -213,8 +208,7 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		memory("n2.example.com", nan, nan),                    // nulls have no mean
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
-	got, err := sourcetest.Fetch(t, s, 10*time.Minute, 5*time.Minute)
-	check.OK(t, err)
+	got := check.Value(sourcetest.Fetch(t, s, 10*time.Minute, 5*time.Minute))(t)
 	end := time.Unix(minute, 0)
 	sourcetest.WantSamples(t, got, []load.Sample{
 		// 5m: (10+20+30+40+50)/5 = 30, √((400+100+0+100+400)/5) = √200
@@ -253,11 +247,8 @@ func TestFetch_Request(t *testing.T) {
 		}}}
 	}
 	// Points arrive late, so each request begins five minutes and a point before its longest window.
-	if diff := cmp.Diff(
-		[]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)}, server.bodies,
-	); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "requests",
+		[]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)}, server.bodies)
 }
 
 // The body is what version 2.67 of datadog-api-client-go sends for the same request, apart from the order of keys.
@@ -268,9 +259,7 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 			panic(err)
 		}
-		if contentType := r.Header.Get("Content-Type"); contentType != "application/json" {
-			t.Errorf("content type %q", contentType)
-		}
+		check.Equal(t, "content type", "application/json", r.Header.Get("Content-Type"))
 		// And this is how it writes a response.
 		_, _ = fmt.Fprintf(w,
 			`{"data":{"attributes":{"series":[{"group_tags":["host:n1"],"query_index":0}],"times":[%d000],"values":[[5.5]]}}}`, minute)
@@ -278,15 +267,11 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 	s := newSource(
 		t, hosted.Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"}, clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(sourcetest.Fetch(t, s, 5*time.Minute))(t)
 	var want map[string]any
-	if err := json.Unmarshal([]byte(`{"data":{"attributes":{"from":1699999340000,"interval":60000,"queries":[
+	check.OK(t, json.Unmarshal([]byte(`{"data":{"attributes":{"from":1699999340000,"interval":60000,"queries":[
 		{"data_source":"metrics","name":"cpu","query":"q"},{"data_source":"metrics","name":"memory","query":"r"}],
-		"to":1700000000000},"type":"timeseries_request"}}`), &want); err != nil {
-		t.Fatal(err)
-	}
+		"to":1700000000000},"type":"timeseries_request"}}`), &want))
 	check.Equal(t, "body", want, got)
 }
 
@@ -294,8 +279,7 @@ func TestFetch_AgentDialect(t *testing.T) {
 	server := newStub(t, metric{name: "system.cpu.idle", host: "n1", values: []float64{80, 60}},
 		metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}})
 	s := newSource(t, hosted.Config{Address: server.URL, Dialect: Agent}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	got, err := sourcetest.Fetch(t, s, 2*time.Minute)
-	check.OK(t, err)
+	got := check.Value(sourcetest.Fetch(t, s, 2*time.Minute))(t)
 	// (20+40)/2 = 30 % ± 10 busy; (0.75+0.25)/2 = 0.5 ± 0.25 not usable
 	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		{Mean: 0.3, StdDev: 0.1, Known: true}, {Mean: 0.5, StdDev: 0.25, Known: true}}}})
@@ -312,11 +296,8 @@ func TestFetch_AutoDialect(t *testing.T) {
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	refresh := func(wantRequests int, wantCPU float64) {
 		t.Helper()
-		batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
-		check.OK(t, err)
-		if got := batch.Samples[0].Stats[load.CPU].Mean; math.Abs(got-wantCPU) > 1e-9 {
-			t.Errorf("cpu %v, want %v", got, wantCPU)
-		}
+		batch := check.Value(s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}}))(t)
+		check.Equal(t, "cpu", wantCPU, batch.Samples[0].Stats[load.CPU].Mean, cmpopts.EquateApprox(0, 1e-9))
 		if got := server.sent(); len(got) != wantRequests {
 			t.Errorf("requests %v, want %d", got, wantRequests)
 		}
@@ -361,8 +342,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 		},
 		clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
-	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	check.OK(t, err)
+	got := check.Value(sourcetest.Fetch(t, s, 5*time.Minute))(t)
 	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
 	queries := server.bodies[0].Data.Attributes.Queries
@@ -370,9 +350,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 		queries[1].Query != "avg:my.mem{*} by {kube_node}" {
 		t.Errorf("queries %v", queries)
 	}
-	if len(server.bodies) != 1 {
-		t.Errorf("%d requests, although no resource is left to a dialect", len(server.bodies))
-	}
+	check.Equal(t, "requests, although no resource is left to a dialect", 1, len(server.bodies))
 }
 
 // A skipped series must not shift the values of later ones.
@@ -388,8 +366,7 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30}, []any{40}}))
 	}
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	check.OK(t, err)
+	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}}))(t)
 	// A window of a minute has points of 15 s, of which there is one.
 	stat := func(mean float64) load.Stat {
 		return load.Stat{Mean: mean, StdDev: math.NaN(), Span: 15 * time.Second, Known: true}
@@ -407,8 +384,7 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 func TestFetch_LongWindow(t *testing.T) {
 	server := newStub(t, cpu("n1", 10, 20, math.NaN()), cpu("n2", 10, math.NaN(), math.NaN(), math.NaN()))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	got, err := sourcetest.Fetch(t, s, 2*time.Hour)
-	check.OK(t, err)
+	got := check.Value(sourcetest.Fetch(t, s, 2*time.Hour))(t)
 	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Hour, End: time.Unix(minute-300, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 10 * time.Minute, Known: true}}}})
 }
@@ -531,9 +507,7 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 		wantError(t, err, "status 403")
 	}
 	writeKeys(apiKey, applicationKey)
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
-		t.Error(err)
-	}
+	check.Value(sourcetest.Fetch(t, s, 5*time.Minute))(t)
 }
 
 func TestFetch_Refused(t *testing.T) {

@@ -233,8 +233,6 @@ func TestWaitOf(t *testing.T) {
 		header := http.Header{}
 		header.Set("Retry-After", tt.retryAfter)
 		header.Set("X-RateLimit-Reset", tt.reset)
-		if got := waitOf(header, now); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		check.Equal(t, tt.name+": waitOf", tt.want, waitOf(header, now))
 	}
 }

@@ -36,8 +36,7 @@ func TestTokenFile_Unusable(t *testing.T) {
 		}, "has more than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "token")
-			check.OK(t, os.WriteFile(path, []byte(secret), 0o600))
+			path := check.File(t, "token", secret)
 			client := newClient(t, Config{BearerTokenFile: path})
 			check.OK(t, os.Remove(path))
 			check.OK(t, tt.make(path))
@@ -111,8 +110,7 @@ func echoes(token string) map[string]http.HandlerFunc {
 // errorOf returns the error of a request, which that of the status is if there is no other.
 func errorOf(t *testing.T, client *Client, server string) error {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server, http.NoBody)
-	check.OK(t, err)
+	req := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server, http.NoBody))(t)
 	resp, err := client.Do(req, 1<<20)
 	if err != nil {
 		return err
@@ -128,9 +126,7 @@ func TestErrors_HideToken(t *testing.T) {
 			server := serve(t, respond)
 			text := errorOf(t, newClient(t, Config{BearerToken: token}), server.URL).Error()
 			for _, shown := range []string{token, token[:8], url.QueryEscape(token)[:12], base64.StdEncoding.EncodeToString([]byte(token))[:8], "cjN0LnRvaytlbi"} {
-				if strings.Contains(text, shown) {
-					t.Errorf("error shows the token: %s", text)
-				}
+				check.Lacks(t, text, shown)
 			}
 		})
 	}
@@ -140,16 +136,12 @@ func TestErrors_HideToken(t *testing.T) {
 func TestCheckRedirect_HidesToken(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	client := newClient(t, Config{BearerToken: secret})
-	if _, err := get(t, client, server.URL); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(get(t, client, server.URL))(t)
 	from := &http.Request{URL: client.URL()}
 	to := &http.Request{URL: &url.URL{Scheme: "https", Host: strings.Repeat("a", 245) + secret}}
 	err := client.checkRedirect(to, []*http.Request{from})
 	wantError(t, err, "redirected to https://aaa", "a…, where the credentials are not sent")
-	if strings.Contains(err.Error(), "a"+secret[:3]) {
-		t.Errorf("error shows the beginning of the token: %s", err)
-	}
+	check.Lacks(t, err.Error(), "a"+secret[:3])
 }
 
 func TestErrors_HideRotatedToken(t *testing.T) {
@@ -166,9 +158,7 @@ func TestErrors_HideRotatedToken(t *testing.T) {
 		check.OK(t, os.WriteFile(path, []byte(token+"\n"), 0o600))
 		text := errorOf(t, client, server.URL).Error()
 		for _, hidden := range tokens {
-			if strings.Contains(text, hidden) {
-				t.Errorf("error shows %s: %s", hidden, text)
-			}
+			check.Lacks(t, text, hidden)
 		}
 	}
 }
@@ -205,9 +195,7 @@ func TestDo_UnaskedText(t *testing.T) {
 			var logged bytes.Buffer
 			log.SetOutput(&logged)
 			client := newClient(t, cfg)
-			if got, err := get(t, client, server.URL); err != nil || got != "ok" {
-				t.Errorf("got %q, error %v", got, err)
-			}
+			check.Equal(t, "get", "ok", check.Value(get(t, client, server.URL))(t))
 			time.Sleep(50 * time.Millisecond) // for net/http to log
 			log.SetOutput(io.Discard)
 			if logged.Len() > 4<<10 || strings.Contains(logged.String(), secret) {
@@ -262,8 +250,7 @@ func TestDo_HostileServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, client := serve(t, respond), newClient(t, Config{})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-			check.OK(t, err)
+			req := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody))(t)
 			resp, err := client.Do(req, limit)
 			if err == nil {
 				defer func() { _ = resp.Body.Close() }()
@@ -284,8 +271,7 @@ func TestDo_HostileServer(t *testing.T) {
 }
 
 func BenchmarkExcerpt(b *testing.B) {
-	client, err := New("", Config{BearerToken: strings.Repeat("token", 200), Timeout: time.Second})
-	check.OK(b, err)
+	client := check.Value(New("", Config{BearerToken: strings.Repeat("token", 200), Timeout: time.Second}))(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		runtime.KeepAlive(client.Excerpt("10.0.0.1:9100"))

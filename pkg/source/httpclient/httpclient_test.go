@@ -31,23 +31,20 @@ const (
 	maxBytes = 100
 )
 
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	return check.Serve(t, handler)
+}
+
 // newClient returns a client with a timeout of ten seconds unless cfg has another.
 func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
 	}
-	client, err := New("", cfg)
-	check.OK(t, err)
+	client := check.Value(New("", cfg))(t)
 	t.Cleanup(client.CloseIdleConnections)
 	return client
-}
-
-func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server
 }
 
 // serveTLS serves with a certificate that no system trusts.
@@ -71,8 +68,7 @@ func authorityOf(t *testing.T, server *httptest.Server) string {
 // get returns the body, or the explained error of the request or of reading the body.
 func get(t *testing.T, client *Client, url string) (string, error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	check.OK(t, err)
+	req := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 	resp, err := client.Do(req, maxBytes)
 	if err != nil {
 		return "", err
@@ -85,14 +81,11 @@ func get(t *testing.T, client *Client, url string) (string, error) {
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	check.Error(t, err, parts...)
-	if strings.Contains(err.Error(), secret) {
-		t.Errorf("error %q shows the token", err)
-	}
+	check.Lacks(t, err.Error(), secret)
 }
 
 func TestNew_UnreadableCAFile(t *testing.T) {
-	noCertificate := filepath.Join(t.TempDir(), "ca.crt")
-	check.OK(t, os.WriteFile(noCertificate, []byte("not PEM"), 0o600))
+	noCertificate := check.File(t, "ca.crt", "not PEM")
 	tests := map[string]struct {
 		cfg  Config
 		want string
@@ -138,9 +131,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("caFile makes it trusted, and insecureSkipVerify accepts it, with or without a token", func(t *testing.T) {
 		ca := authorityOf(t, server)
 		for _, cfg := range []Config{{CAFile: ca}, {CAFile: ca, BearerToken: secret}, {InsecureSkipVerify: true}} {
-			if got, err := get(t, newClient(t, cfg), server.URL); err != nil || got != "ok" {
-				t.Errorf("%+v: got %q, error %v", cfg, got, err)
-			}
+			check.Equal(t, fmt.Sprintf("%+v: get", cfg), "ok", check.Value(get(t, newClient(t, cfg), server.URL))(t))
 		}
 	})
 	t.Run("a certificate for another name is refused although its authority is trusted", func(t *testing.T) {
@@ -247,20 +238,15 @@ func TestRedirects(t *testing.T) {
 			leave = target
 			_, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/leave")
 			wantError(t, err, "redirected to "+target+", where the credentials are not sent")
-			if seen != "" {
-				t.Errorf("the other %s saw %q", name, seen)
-			}
+			check.Equal(t, fmt.Sprintf("the other %s saw", name), "", seen)
 		})
 	}
 	t.Run("without a token any redirect is followed", func(t *testing.T) {
-		if got, err := get(t, newClient(t, Config{}), server.URL+"/leave"); err != nil || got != "elsewhere" {
-			t.Errorf("got %q, error %v", got, err)
-		}
+		check.Equal(t, "get", "elsewhere", check.Value(get(t, newClient(t, Config{}), server.URL+"/leave"))(t))
 	})
 	t.Run("within the host the token travels along", func(t *testing.T) {
-		if got, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/stay"); err != nil || got != "/hereBearer "+secret {
-			t.Errorf("got %q, error %v", got, err)
-		}
+		check.Equal(t, "get", "/hereBearer "+secret,
+			check.Value(get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/stay"))(t))
 	})
 	t.Run("the error of a page elsewhere says where", func(t *testing.T) {
 		client := newClient(t, Config{})
@@ -299,13 +285,9 @@ func TestOrigin(t *testing.T) {
 		{"http://host:443", "https://host", false},
 		{"http://host", "http://sub.host", false},
 	} {
-		a, err := url.Parse(tt.a)
-		check.OK(t, err)
-		b, err := url.Parse(tt.b)
-		check.OK(t, err)
-		if got := origin(a) == origin(b); got != tt.same {
-			t.Errorf("%s and %s: same origin %v, want %v", tt.a, tt.b, got, tt.same)
-		}
+		a := check.Value(url.Parse(tt.a))(t)
+		b := check.Value(url.Parse(tt.b))(t)
+		check.Equal(t, fmt.Sprintf("%s and %s: same origin", tt.a, tt.b), tt.same, origin(a) == origin(b))
 	}
 }
 
@@ -344,14 +326,10 @@ func TestStatusError(t *testing.T) {
 				_, _ = fmt.Fprint(w, tt.body)
 			})
 			client := newClient(t, Config{BearerToken: secret})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-			check.OK(t, err)
-			resp, err := client.Do(req, 1<<10)
-			check.OK(t, err)
+			req := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody))(t)
+			resp := check.Value(client.Do(req, 1<<10))(t)
 			defer func() { _ = resp.Body.Close() }()
-			if got := client.NewStatusError(resp).Error(); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			check.Equal(t, "NewStatusError", tt.want, client.NewStatusError(resp).Error())
 		})
 	}
 }
@@ -383,8 +361,7 @@ func TestMain(m *testing.M) {
 
 func TestDo_HeadersOfCredentials(t *testing.T) {
 	const key = "k3y-of-the-application"
-	file := filepath.Join(t.TempDir(), "key")
-	check.OK(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
+	file := check.File(t, "key", key+"\n")
 	for name, tt := range map[string]struct {
 		cfg  Config
 		want http.Header
@@ -408,9 +385,7 @@ func TestDo_HeadersOfCredentials(t *testing.T) {
 			})
 			text := errorOf(t, newClient(t, tt.cfg), server.URL).Error()
 			check.Equal(t, "headers", tt.want, got)
-			if strings.Contains(text, secret) || strings.Contains(text, key) {
-				t.Errorf("the error shows a credential: %s", text)
-			}
+			check.Lacks(t, text, secret, key)
 		})
 	}
 }
@@ -463,9 +438,7 @@ func TestExtraCAFiles(t *testing.T) {
 	dir := t.TempDir()
 	files := []string{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "service-ca.crt")}
 	write := func(name string, content []byte) {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(name, content, 0o600))
 	}
 	write(files[0], first)
 	write(files[1], second)
@@ -496,9 +469,7 @@ func TestExtraCAFiles(t *testing.T) {
 func TestServerName(t *testing.T) {
 	certificate, pair := newKeyPair() // for 127.0.0.1
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, certificate, 0o600))
 	local, system := serveAs(t, pair), serveAs(t, systemPair)
 	for _, tt := range []struct{ caFile, name, url, want string }{
 		{file, "127.0.0.1", strings.Replace(local, "127.0.0.1", "localhost", 1), ""},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // read reads a list of numbers and the numbers in objects of it, and skips the rest.
@@ -60,9 +62,7 @@ func TestDecoder(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := read(NewDecoder(iotest.OneByteReader(strings.NewReader(tt.text)), 100))
 			if tt.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
-					t.Errorf("error %v, want %q", err, tt.wantErr)
-				}
+				check.Error(t, err, tt.wantErr)
 				return
 			}
 			if err != nil || !slices.Equal(got, tt.want) {
@@ -126,9 +126,7 @@ func TestDecoder_EndlessInput(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := read(NewDecoder(io.MultiReader(strings.NewReader(tt.head), &endless{text: tt.text}), 1000))
 			runtime.ReadMemStats(&after)
-			if err == nil {
-				t.Fatal("no error")
-			}
+			check.Error(t, err)
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 16*MaxValueBytes {
 				t.Errorf("%d bytes allocated", allocated)
 			}

@@ -38,6 +38,11 @@ const token = "s3cr3t-t0ken"
 
 var windows = []time.Duration{5 * time.Minute}
 
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	return check.Serve(t, handler)
+}
+
 func node(name string, addresses ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, address := range addresses {
@@ -62,25 +67,15 @@ func document(percentByHost map[string]float64) string {
 	return string(content)
 }
 
-func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server
-}
-
 // newSource returns a source with a timeout of ten seconds unless cfg has another.
 func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
 	}
-	s, err := New(cfg, sourcetest.Lister(t, nodes...))
-	check.OK(t, err)
+	s := check.Value(New(cfg, sourcetest.Lister(t, nodes...)))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	return s
 }
@@ -92,9 +87,7 @@ func sample(name string, mean float64) load.Sample {
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	check.Error(t, err, parts...)
-	if strings.Contains(err.Error(), token) {
-		t.Errorf("error %q shows the token", err)
-	}
+	check.Lacks(t, err.Error(), token)
 }
 
 func TestFetch(t *testing.T) {
@@ -139,8 +132,7 @@ func TestFetch(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			ctx := klog.NewContext(t.Context(), logger)
-			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(ctx, source.Request{Windows: windows})
-			check.OK(t, err)
+			got := check.Value(newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(ctx, source.Request{Windows: windows}))(t)
 			check.Equal(t, "Fetch()", tt.want, got, cmpopts.EquateNaNs())
 			if logged := strings.Join(lines, "\n"); !strings.Contains(logged, tt.log) || (tt.log == "") != (logged == "") {
 				t.Errorf("logged %q, want %q", logged, tt.log)
@@ -165,32 +157,25 @@ func TestFetch_OneRequest(t *testing.T) {
 				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
 			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
-			if _, err := newSource(
+			check.Value(newSource(
 				t, Config{Address: server.URL + suffix}, node("n1"),
-			).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
-				t.Fatal(err)
-			}
+			).Fetch(t.Context(), source.Request{Windows: several}))(t)
 			check.Equal(t, "requests", []string{"GET " + want}, got)
 		})
 	}
 }
 
 func TestFetch_Token(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	check.OK(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+	file := check.File(t, "token", token+"\n")
 	for name, cfg := range map[string]httpclient.Config{"inline": {BearerToken: token}, "file": {BearerTokenFile: file}} {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if got := r.Header.Get("Authorization"); got != "Bearer "+token {
-					t.Errorf("the server saw %q", got)
-				}
+				check.Equal(t, "the server saw", "Bearer "+token, r.Header.Get("Authorization"))
 				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
-			if _, err := newSource(
+			check.Value(newSource(
 				t, Config{Address: server.URL, Config: cfg}, node("n1"),
-			).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
-				t.Fatal(err)
-			}
+			).Fetch(t.Context(), source.Request{Windows: windows}))(t)
 		})
 	}
 }
@@ -232,9 +217,7 @@ func TestFetch_Errors(t *testing.T) {
 			batch, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
 				node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 			wantError(t, err, append(tt.want, "GET "+server.URL+"/watcher: ")...)
-			if len(batch.Samples) != 0 {
-				t.Errorf("an error came with %d samples", len(batch.Samples))
-			}
+			check.Equal(t, "samples beside an error", 0, len(batch.Samples))
 		})
 	}
 }
@@ -275,11 +258,9 @@ func TestFetch_TLS(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(
+	check.OK(t, os.WriteFile(
 		ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600,
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	_, err := newSource(t, Config{Address: server.URL}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, server.URL+"/watcher", "x509", "caFile", "insecureSkipVerify")
 	for _, cfg := range []httpclient.Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
@@ -316,13 +297,9 @@ func TestClose(t *testing.T) {
 	t.Cleanup(server.Close)
 	s := newSource(t, Config{Address: server.URL}, node("n1"))
 	for range 2 {
-		if _, err := s.Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
-			t.Fatal(err)
-		}
+		check.Value(s.Fetch(t.Context(), source.Request{Windows: windows}))(t)
 	}
-	if len(opened) != 1 {
-		t.Errorf("two refreshes took %d connections, want 1", len(opened))
-	}
+	check.Equal(t, "two refreshes took connections", 1, len(opened))
 	check.OK(t, s.Close())
 	select {
 	case <-closed:

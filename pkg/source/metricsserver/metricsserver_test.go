@@ -65,8 +65,7 @@ func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics 
 // configOf returns the configuration of a client of a server with the given handler.
 func configOf(t *testing.T, handler http.HandlerFunc) *rest.Config {
 	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, handler)
 	connections := &http.Transport{}
 	t.Cleanup(connections.CloseIdleConnections)
 	return &rest.Config{Host: server.URL, Transport: connections}
@@ -74,18 +73,14 @@ func configOf(t *testing.T, handler http.HandlerFunc) *rest.Config {
 
 func newSource(t *testing.T, cfg *rest.Config, timeout time.Duration, nodes ...*corev1.Node) *Source {
 	t.Helper()
-	s, err := New(cfg, sourcetest.Lister(t, nodes...), timeout)
-	check.OK(t, err)
-	return s
+	return check.Value(New(cfg, sourcetest.Lister(t, nodes...), timeout))(t)
 }
 
 func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
 	t.Helper()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(object); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, json.NewEncoder(w).Encode(object))
 }
 
 // configWith returns the configuration of a client of a server that has the metrics.
@@ -160,8 +155,7 @@ func TestFetch(t *testing.T) {
 			s := newSource(t, configWith(t, tt.items), timeout, tt.nodes...)
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
-			got, err := s.Fetch(klog.NewContext(t.Context(), logger), source.Request{Windows: windows})
-			check.OK(t, err)
+			got := check.Value(s.Fetch(klog.NewContext(t.Context(), logger), source.Request{Windows: windows}))(t)
 			check.Equal(t, "Fetch()", tt.want, got, cmpopts.EquateNaNs())
 			if logged := strings.Join(lines, "\n"); !strings.Contains(logged, tt.log) || (tt.log == "") != (logged == "") {
 				t.Errorf("logged %q, want %q", logged, tt.log)
@@ -178,9 +172,7 @@ func TestFetch_OneRequest(t *testing.T) {
 			metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
 	})
 	s := newSource(t, cfg, timeout, node("n1", list("cpu", "8")))
-	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}))(t)
 	check.Equal(t, "requests", []string{"GET /apis/metrics.k8s.io/v1beta1/nodes"}, got)
 }
 
@@ -221,17 +213,9 @@ func TestFetch_Errors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSource(t, configOf(t, tt.handler), timeout, node("n1", list("cpu", "8")))
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: windows})
-			if err == nil {
-				t.Fatal("no error")
-			}
-			for _, part := range tt.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not contain %q", err, part)
-				}
-			}
-			if len(batch.Samples) != 0 {
-				t.Errorf("an error came with %d samples", len(batch.Samples))
-			}
+			check.Error(t, err)
+			check.Error(t, err, tt.want...)
+			check.Equal(t, "samples beside an error", 0, len(batch.Samples))
 		})
 	}
 }
@@ -250,9 +234,7 @@ func TestFetch_Timeout(t *testing.T) {
 			s := newSource(t, cfg, 50*time.Millisecond)
 			began := time.Now()
 			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
-			if err == nil || !strings.Contains(err.Error(), "within the timeout of 50ms") {
-				t.Errorf("error %v does not name the timeout", err)
-			}
+			check.Error(t, err, "within the timeout of 50ms")
 			if took := time.Since(began); took > time.Minute {
 				t.Errorf("Fetch took %v", took)
 			}
@@ -271,8 +253,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 
 func fetchPods(t *testing.T, cfg *rest.Config) (usages []source.PodUsage, failed [load.ResourceCount]error) {
 	t.Helper()
-	s, err := NewPodSource(cfg)
-	check.OK(t, err)
+	s := check.Value(NewPodSource(cfg))(t)
 	failed = s.FetchPods(t.Context(), 1000, func(u *source.PodUsage) { usages = append(usages, *u) })
 	return usages, failed
 }
@@ -421,8 +402,7 @@ func TestFetch_TextOfServer(t *testing.T) {
 	var lines []string
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4}))
 	for range 2 {
-		batch, err := s.Fetch(ctx, source.Request{Windows: windows})
-		check.OK(t, err)
+		batch := check.Value(s.Fetch(ctx, source.Request{Windows: windows}))(t)
 		// The first object of a node is taken.
 		if len(batch.Samples) != 1 || batch.Samples[0].Stats[0].Mean != 0.25 || batch.UnmatchedCount != 2 {
 			t.Errorf("got %v", batch)

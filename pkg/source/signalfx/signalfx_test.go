@@ -189,12 +189,9 @@ func (s *stub) paths() (paths []string) {
 func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	cfg.BearerToken, cfg.Timeout = token, 5*time.Minute // as long as a busy machine may need
-	s, err := New(cfg, sourcetest.Lister(t, nodes...), c)
-	check.OK(t, err)
+	s := check.Value(New(cfg, sourcetest.Lister(t, nodes...), c))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	return s
 }
@@ -214,9 +211,7 @@ func logged(t *testing.T, s *Source, refreshes int) (batch source.Batch, lines [
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	check.Error(t, err, parts...)
-	if strings.Contains(err.Error(), token) {
-		t.Errorf("error shows a secret: %s", err)
-	}
+	check.Lacks(t, err.Error(), token)
 }
 
 func cpu(id, host string, percent ...float64) series {
@@ -235,8 +230,7 @@ func TestFetch_EndIsTheNewestPoint(t *testing.T) {
 		cpu("C", "n2", 10, nan, nan, nan, nan, nan, nan), // ended six minutes ago
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	check.OK(t, err)
+	got := check.Value(sourcetest.Fetch(t, s, 5*time.Minute))(t)
 	sourcetest.WantSamples(t, got, []load.Sample{
 		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute-60, 0), Stats: load.Stats{load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 2 * time.Minute, Known: true}}},
 		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{load.Memory: {Mean: 0.5, StdDev: 0, Span: 3 * time.Minute, Known: true}}},
@@ -268,9 +262,7 @@ func TestFetch_Queries(t *testing.T) {
 				q := r.URL.Query()
 				start, _ := strconv.ParseInt(q.Get("startMs"), 10, 64)
 				end, _ := strconv.ParseInt(q.Get("endMs"), 10, 64)
-				if end != now.UnixMilli() {
-					t.Errorf("endMs %d, want %d", end, now.UnixMilli())
-				}
+				check.Equal(t, "endMs", now.UnixMilli(), end)
 				if !strings.Contains(q.Get("query"), "memory") {
 					got = append(got, fmt.Sprintf("%s %s %d", q.Get("query"), q.Get("resolution"), (end-start)/1000))
 				}
@@ -294,17 +286,13 @@ func TestFetch_NumberOfQueries(t *testing.T) {
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(100)...)
 	for refresh, want := range []int{4, 2, 2} { // two for values, and at first two for hosts
-		if _, err := sourcetest.Fetch(t, s, 5*time.Minute, 15*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		check.Value(sourcetest.Fetch(t, s, 5*time.Minute, 15*time.Minute))(t)
 		if got := server.paths(); len(got) != want {
 			t.Errorf("refresh %d sent %v, want %d requests", refresh, got, want)
 		}
 	}
 	server.series = append(server.series, cpu("new", "n100", 30))
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(sourcetest.Fetch(t, s, 5*time.Minute))(t)
 	if got := server.paths(); len(got) != 3 {
 		t.Errorf("for a new series %v were sent, want the hosts of cpu once more", got)
 	}
@@ -320,9 +308,7 @@ func TestFetch_Pages(t *testing.T) {
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
 	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	check.OK(t, err)
-	if len(got) != 25 {
-		t.Errorf("%d nodes, want the 25 of three pages", len(got))
-	}
+	check.Equal(t, "nodes, want the 25 of three pages", 25, len(got))
 	server.respond["/v2/metrictimeseries"] = func(w http.ResponseWriter, _ *http.Request) {
 		write(w, map[string]any{"count": 1_000_000_000, "results": []any{map[string]any{"id": "x"}}})
 	}
@@ -343,9 +329,7 @@ func TestFetch_MostSeriesOfAQuery(t *testing.T) {
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(10_500)...)
 	batch, lines := logged(t, s, 1)
-	if len(batch.Samples) != maxSeries {
-		t.Errorf("%d samples", len(batch.Samples))
-	}
+	check.Equal(t, "samples", maxSeries, len(batch.Samples))
 	if len(lines) != 1 ||
 		!strings.Contains(lines[0], "the service returned 10000 series and returns no more of one query: set clusterName") {
 		t.Errorf("log %q", lines)
@@ -364,10 +348,8 @@ func TestFetch_LargeCluster(t *testing.T) {
 	}
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
-	got, err := sourcetest.Fetch(t, s, 5*time.Minute, time.Hour)
-	if err != nil || len(got) != 2*count {
-		t.Errorf("%d samples, want %d; error %v", len(got), 2*count, err)
-	}
+	got := check.Value(sourcetest.Fetch(t, s, 5*time.Minute, time.Hour))(t)
+	check.Equal(t, "samples", 2*count, len(got))
 }
 
 func TestFetch_UnmatchedHostsAreLoggedOnChange(t *testing.T) {
@@ -444,9 +426,7 @@ func TestFetch_PartialResponse(t *testing.T) {
 func TestFetch_LookupOfHostsFails(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(sourcetest.Fetch(t, s, 5*time.Minute))(t)
 	server.series = append(server.series, cpu("C", "n2", 20))
 	server.respond["/v2/metrictimeseries"] = sourcetest.Respond(500, "", "", "")
 	got, err := sourcetest.Fetch(t, s, 5*time.Minute)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -67,8 +68,7 @@ func TestDecode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Decode(strings.NewReader(tt.text), MaxBytes)
-			check.OK(t, err)
+			got := check.Value(Decode(strings.NewReader(tt.text), MaxBytes))(t)
 			check.Equal(t, "Decode()", tt.want, got)
 		})
 	}
@@ -133,8 +133,7 @@ func TestDecode_ReaderError(t *testing.T) {
 }
 
 func TestDocument_KeysInOrder(t *testing.T) {
-	content, err := json.Marshal(exampleDocument())
-	check.OK(t, err)
+	content := check.Value(json.Marshal(exampleDocument()))(t)
 	check.Equal(t, "JSON", example, string(content))
 }
 
@@ -217,8 +216,7 @@ func TestSamples_OneNode(t *testing.T) {
 				tt.want.Node, tt.want.End = "n1", time.Unix(1700000000, 0)
 				want = append(want, *tt.want)
 			}
-			got, err := d.Samples()
-			check.OK(t, err)
+			got := check.Value(d.Samples())(t)
 			check.Equal(t, "Samples()", want, got, cmpopts.EquateNaNs())
 		})
 	}
@@ -299,9 +297,7 @@ func TestFromSamples(t *testing.T) {
 
 func TestFromSamples_None(t *testing.T) {
 	want := Window{Duration: "15m", Start: 1100, End: 2000} // 2000 − 900
-	if got := FromSamples("x", time.Unix(2000, 0), 15*time.Minute, nil).Window; got != want {
-		t.Errorf("window = %+v, want %+v", got, want)
-	}
+	check.Equal(t, "window", want, FromSamples("x", time.Unix(2000, 0), 15*time.Minute, nil).Window)
 }
 
 func TestFromSamples_RoundTrip(t *testing.T) {
@@ -310,12 +306,9 @@ func TestFromSamples_RoundTrip(t *testing.T) {
 		{Node: "moment", End: end, Stats: load.Stats{load.CPU: meanOnly(0.5), load.Memory: meanOnly(0.25)}},
 		{Node: "window", Window: 10 * time.Minute, End: end, Stats: load.Stats{load.CPU: known(0.5, 0.125), load.Memory: known(1.5, 0)}},
 	}
-	content, err := json.Marshal(FromSamples("x", end.Add(time.Second), 10*time.Minute, want))
-	check.OK(t, err)
-	d, err := Decode(bytes.NewReader(content), MaxBytes)
-	check.OK(t, err)
-	got, err := d.Samples()
-	check.OK(t, err)
+	content := check.Value(json.Marshal(FromSamples("x", end.Add(time.Second), 10*time.Minute, want)))(t)
+	d := check.Value(Decode(bytes.NewReader(content), MaxBytes))(t)
+	got := check.Value(d.Samples())(t)
 	check.Equal(t, "samples after the wire", want, got, cmpopts.EquateNaNs())
 }
 
@@ -330,9 +323,7 @@ func TestFormatDuration(t *testing.T) {
 		10 * time.Hour:   "10h",
 		0:                "0s",
 	} {
-		if got := formatDuration(d); got != want {
-			t.Errorf("formatDuration(%v) = %q, want %q", d, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("formatDuration(%v)", d), want, formatDuration(d))
 	}
 }
 
@@ -357,15 +348,12 @@ func FuzzDecode(f *testing.F) {
 		if samples, err := first.Samples(); err == nil && len(samples) > len(first.Data.NodeMetricsMap) {
 			t.Errorf("%d samples of %d hosts", len(samples), len(first.Data.NodeMetricsMap))
 		}
-		once, err := json.Marshal(first)
-		check.OK(t, err)
+		once := check.Value(json.Marshal(first))(t)
 		second, err := Decode(bytes.NewReader(once), MaxBytes)
 		if err != nil {
 			t.Fatalf("Decode() of what was encoded: %v", err)
 		}
-		if diff := cmp.Diff(first, second, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("the round trip changed the document (-first +second):\n%s", diff)
-		}
+		check.Equal(t, "document after the round trip", first, second, cmpopts.EquateEmpty())
 	})
 }
 
@@ -418,18 +406,14 @@ func FuzzSamples(f *testing.F) {
 				}
 			}
 		}
-		encoded, err := json.Marshal(FromSamples(document.Source, end, window, first))
-		check.OK(t, err)
-		again, err := Decode(bytes.NewReader(encoded), MaxBytes)
-		check.OK(t, err)
-		second, err := again.Samples()
-		check.OK(t, err)
+		encoded := check.Value(json.Marshal(FromSamples(document.Source, end, window, first)))(t)
+		again := check.Value(Decode(bytes.NewReader(encoded), MaxBytes))(t)
+		second := check.Value(again.Samples())(t)
 		// Percent and back is not exact.
 		nearly := cmpopts.EquateApprox(1e-15, math.SmallestNonzeroFloat64)
 		known := cmp.FilterValues(func(a, b load.Stat) bool { return !a.Known && !b.Known },
 			cmp.Comparer(func(load.Stat, load.Stat) bool { return true }))
-		if diff := cmp.Diff(first, second, nearly, cmpopts.EquateNaNs(), known, cmp.Comparer(time.Time.Equal)); diff != "" {
-			t.Errorf("samples after one and two documents (-one +two):\n%s", diff)
-		}
+		check.Equal(t, "samples after one and two documents (want: one)", first, second, nearly, cmpopts.EquateNaNs(), known,
+			cmp.Comparer(time.Time.Equal))
 	})
 }
