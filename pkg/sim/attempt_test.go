@@ -54,8 +54,7 @@ func TestAttempt(t *testing.T) {
 			if tc.preempts {
 				preempt = func(victims []*corev1.Pod) error { return s.Remove(victims[0]) }
 			}
-			results, err := sim.Attempt(t.Context(), pod("p", "1", "1Gi").Priority(tc.priority).Obj(), s.Decide, preempt)
-			check.OK(t, err)
+			results := check.Value(sim.Attempt(t.Context(), pod("p", "1", "1Gi").Priority(tc.priority).Obj(), s.Decide, preempt))(t)
 			var got []attempt
 			for _, d := range results {
 				a := attempt{Node: d.Node, Waived: d.Waived()}

@@ -3,7 +3,6 @@ package sim_test
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,15 +54,14 @@ func benchmark(b *testing.B, decide func(*sim.Scheduler, context.Context, *corev
 			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, nodes), func(b *testing.B) {
 				s, incoming := populated(b, profile.yaml, nodes), pod("incoming", "100m", "128Mi").Obj()
 				ctx := klog.NewContext(b.Context(), logr.Discard())
-				used := processorTime(b)
+				used := check.ProcessorTime(b)
 				b.ReportAllocs()
 				for b.Loop() {
-					d, err := decide(s, ctx, incoming)
-					check.OK(b, err)
+					d := check.Value(decide(s, ctx, incoming))(b)
 					check.OK(b, s.Assume(ctx, d))
 					check.OK(b, s.Forget(ctx, d))
 				}
-				b.ReportMetric(float64(b.N)/(processorTime(b)-used).Seconds(), "decisions/cpu-s")
+				b.ReportMetric(float64(b.N)/(check.ProcessorTime(b)-used).Seconds(), "decisions/cpu-s")
 			})
 		}
 	}
@@ -85,12 +83,4 @@ func populated(b *testing.B, yaml string, nodes int) *sim.Scheduler {
 	o := loads.plugins()
 	o.Objects = objects
 	return newScheduler(b, yaml, o)
-}
-
-// processorTime is what this process has used of all processors.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var r syscall.Rusage
-	check.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -22,8 +22,7 @@ func placed(name, uid string) *corev1.Pod { return pod(name, "1", "1Gi").UID(uid
 // uids returns the names and UIDs of the pods on nodes.
 func uids(t *testing.T, s *sim.Scheduler) string {
 	t.Helper()
-	infos, err := s.NodeInfos(t.Context())
-	check.OK(t, err)
+	infos := check.Value(s.NodeInfos(t.Context()))(t)
 	var names []string
 	for _, info := range infos {
 		for _, p := range info.GetPods() {
@@ -53,9 +52,7 @@ func TestFollow(t *testing.T) {
 		{"the deletion again", placed("p", "2"), true, ""},
 	} {
 		check.OK(t, s.Follow(step.object, step.gone))
-		if got := uids(t, s); got != step.want {
-			t.Errorf("%s: pods %q, want %q", step.name, got, step.want)
-		}
+		check.Equal(t, step.name+": pods", step.want, uids(t, s))
 	}
 	if err := s.Follow(&corev1.Secret{}, false); err == nil {
 		t.Error("a kind that is not simulated has no error")
@@ -70,21 +67,15 @@ func TestFollower_RetriesWhatFails(t *testing.T) {
 	f.Note(placed("bad", ""), false)
 	f.Note(placed("c", "3"), false)
 	for range 2 {
-		if err := f.Apply(s); err == nil || !strings.Contains(err.Error(), "ns/bad: metadata.uid: required") {
-			t.Errorf("error %v, want that of the pod without a UID", err)
-		}
-		if got := uids(t, s); got != "b2 c3" {
-			t.Errorf("pods %q, want b2 c3", got)
-		}
+		check.Error(t, f.Apply(s), "ns/bad: metadata.uid: required")
+		check.Equal(t, "pods", "b2 c3", uids(t, s))
 	}
 	f.Note(placed("bad", ""), true)
 	f.Note(placed("b", "2"), true)
 	f.Note(placed("b", "4"), false)
 	f.Note(placed("b", "4"), true)
 	check.OK(t, f.Apply(s))
-	if got := uids(t, s); got != "c3" {
-		t.Errorf("pods %q, want c3: both pods b are gone", got)
-	}
+	check.Equal(t, "pods: both pods b are gone", "c3", uids(t, s))
 }
 
 func TestHandler(t *testing.T) {

@@ -68,9 +68,7 @@ func configuration(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerCon
 func newScheduler(tb testing.TB, yaml string, o sim.Options) *sim.Scheduler {
 	tb.Helper()
 	o.Configuration = configuration(tb, yaml)
-	s, err := sim.New(tb.Context(), o)
-	check.OK(tb, err)
-	return s
+	return check.Value(sim.New(tb.Context(), o))(tb)
 }
 
 func resources(cpu, memory string) map[corev1.ResourceName]string {
@@ -89,16 +87,12 @@ func pod(name, cpu, memory string) *st.PodWrapper {
 
 func decide(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	tb.Helper()
-	d, err := s.Decide(tb.Context(), pod)
-	check.OK(tb, err)
-	return d
+	return check.Value(s.Decide(tb.Context(), pod))(tb)
 }
 
 func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	tb.Helper()
-	d, err := s.Explain(tb.Context(), pod)
-	check.OK(tb, err)
-	return d
+	return check.Value(s.Explain(tb.Context(), pod))(tb)
 }
 
 // nodeSummary is a sim.NodeResult that can be compared.
@@ -208,12 +202,8 @@ func TestDecide_SamplesNodesAsConfigured(t *testing.T) {
 		nodes = append(nodes, node(fmt.Sprint("n", i), "4", "8Gi"))
 	}
 	s := newScheduler(t, byRequests+"percentageOfNodesToScore: 50\n", sim.Options{Objects: nodes})
-	if got := decide(t, s, pod("p", "1", "1Gi").Obj()).Feasible; got != 150 {
-		t.Errorf("Decide: %d feasible nodes, want 150, half of all", got)
-	}
-	if got := explain(t, s, pod("p", "1", "1Gi").Obj()).Feasible; got != 300 {
-		t.Errorf("Explain: %d feasible nodes, want all 300", got)
-	}
+	check.Equal(t, "Decide: feasible nodes, half of all", 150, decide(t, s, pod("p", "1", "1Gi").Obj()).Feasible)
+	check.Equal(t, "Explain: feasible nodes, want all 300", 300, explain(t, s, pod("p", "1", "1Gi").Obj()).Feasible)
 }
 
 // A sample of the nodes that PreFilter selected would be in the order of a map.
@@ -237,9 +227,7 @@ func TestDecide_EvaluatesAllNodesThatPreFilterSelects(t *testing.T) {
 		}
 	}
 	s := newScheduler(t, byRequests, sim.Options{Objects: nodes})
-	if got := decide(t, s, selected).Feasible; got != 200 {
-		t.Errorf("%d feasible nodes, want all 200 that are selected", got)
-	}
+	check.Equal(t, "feasible nodes, want all 200 that are selected", 200, decide(t, s, selected).Feasible)
 }
 
 func TestDecide_Preemption(t *testing.T) {
@@ -266,21 +254,17 @@ func TestDecide_Preemption(t *testing.T) {
 	}
 
 	check.OK(t, s.Remove(low))
-	if d := decide(t, s, pod("other", "1", "1Gi").Priority(5).Obj()); d.Node != "" {
-		t.Errorf("another pod goes to %s, want nowhere: the place is kept for high", d.Node)
-	}
+	check.Equal(t, "another pod goes to, want nowhere: the place is kept for high", "",
+		decide(t, s, pod("other", "1", "1Gi").Priority(5).Obj()).Node)
 	d = decide(t, s, high)
-	if d.Node != "a" {
-		t.Fatalf("high goes to %q, want a", d.Node)
-	}
+	check.Require(t, "high goes to", "a", d.Node)
 	check.OK(t, s.Assume(t.Context(), d))
 	bound := high.DeepCopy()
 	bound.Spec.NodeName = "a"
 	check.OK(t, s.Update(bound))
 	check.OK(t, s.Remove(bound))
-	if d := decide(t, s, pod("lowest", "1", "1Gi").Obj()); d.Node != "a" {
-		t.Errorf("a pod of low priority goes to %q, want a: middle lost its place there to high", d.Node)
-	}
+	check.Equal(t, "a pod of low priority goes to: middle lost its place there to high", "a",
+		decide(t, s, pod("lowest", "1", "1Gi").Obj()).Node)
 }
 
 func TestDecide_PodThatWasNotAdded(t *testing.T) {
@@ -300,18 +284,12 @@ func TestAssumeAndForget(t *testing.T) {
 		node("a", "4", "8Gi"), node("b", "4", "8Gi"), pod("running", "1", "1Gi").Node("b").Obj(),
 	}})
 	first := decide(t, s, pod("first", "2", "2Gi").Obj())
-	if first.Node != "a" {
-		t.Fatalf("the first pod goes to %q, want a", first.Node)
-	}
+	check.Require(t, "the first pod goes to", "a", first.Node)
 	check.OK(t, s.Assume(t.Context(), first))
 	second := pod("second", "1", "1Gi").Obj()
-	if d := decide(t, s, second); d.Node != "b" {
-		t.Errorf("with the first pod on a the second goes to %q, want b", d.Node)
-	}
+	check.Equal(t, "with the first pod on a the second goes to", "b", decide(t, s, second).Node)
 	check.OK(t, s.Forget(t.Context(), first))
-	if d := decide(t, s, second); d.Node != "a" {
-		t.Errorf("without the first pod the second goes to %q, want a", d.Node)
-	}
+	check.Equal(t, "without the first pod the second goes to", "a", decide(t, s, second).Node)
 	if err := s.Forget(t.Context(), first); err == nil {
 		t.Error("a pod is forgotten twice")
 	}
@@ -336,9 +314,7 @@ func TestAssume_ReservesVolumes(t *testing.T) {
 	}})
 	first, second := decide(t, s, pod("p1", "1", "1Gi").PVC("first").Obj()), pod("p2", "1", "1Gi").PVC("second").Obj()
 	check.OK(t, s.Assume(t.Context(), first))
-	if d := decide(t, s, second); d.Node != "" {
-		t.Errorf("the second pod goes to %s, want nowhere: the volume is reserved", d.Node)
-	}
+	check.Equal(t, "the second pod goes to, want nowhere: the volume is reserved", "", decide(t, s, second).Node)
 	check.OK(t, s.Forget(t.Context(), first))
 	if d := decide(t, s, second); d.Node != "a" {
 		t.Errorf("the second pod goes to %q, want a: the volume is free again (%v)", d.Node, d.Err)
@@ -367,9 +343,7 @@ func TestTies_FollowTheSeed(t *testing.T) {
 	}
 	first := sequence(1)
 	for range 3 {
-		if diff := cmp.Diff(first, sequence(1)); diff != "" {
-			t.Fatalf("with the same seed (-first +again):\n%s", diff)
-		}
+		check.Require(t, "with the same seed (-first +again)", "", cmp.Diff(first, sequence(1)))
 	}
 	if cmp.Equal(first, sequence(2)) {
 		t.Error("another seed chooses the same nodes")
@@ -397,8 +371,7 @@ func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
 	s := newScheduler(t, withLoad, o)
 	pods := func() (names []string) {
 		t.Helper()
-		infos, err := s.NodeInfos(t.Context())
-		check.OK(t, err)
+		infos := check.Value(s.NodeInfos(t.Context()))(t)
 		for _, info := range infos {
 			names = append(names, info.Node().Name)
 			for _, p := range info.GetPods() {
@@ -409,9 +382,7 @@ func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
 	}
 	expect := func(step string, want ...string) {
 		t.Helper()
-		if got := pods(); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", step, got, want)
-		}
+		check.Equal(t, step+": pods", want, pods())
 	}
 	d := decide(t, s, pod("assumed", "1", "1Gi").Obj())
 	expect("a decision changes nothing", "a")
@@ -437,15 +408,13 @@ profiles:
 	for _, r := range s.LoadReaders(corev1.DefaultSchedulerName) {
 		names = append(names, r.Name())
 	}
-	if want := []string{
+	check.Equal(t, "names", []string{
 		"LoadThreshold",
 		"TargetLoadPacking",
 		"LoadVariationRiskBalancing",
 		"LowRiskOverCommitment",
 		"Peaks",
-	}; !slices.Equal(names, want) {
-		t.Errorf("%v, want %v", names, want)
-	}
+	}, names)
 	if got := s.LoadReaders("none"); got != nil {
 		t.Errorf("%v of a profile that does not exist", got)
 	}
@@ -570,9 +539,7 @@ func TestExplain_Parallel(t *testing.T) {
 	if one.Feasible == 0 || one.Feasible == len(one.Nodes) || one.Node == "" {
 		t.Fatalf("%d of %d nodes are feasible, want some", one.Feasible, len(one.Nodes))
 	}
-	if diff := cmp.Diff(summarize(one.Nodes), summarize(many.Nodes)); diff != "" {
-		t.Errorf("nodes (-one at a time +eight):\n%s", diff)
-	}
+	check.Equal(t, "nodes (want: one at a time)", summarize(one.Nodes), summarize(many.Nodes))
 	if many.Feasible != one.Feasible || many.Node != one.Node {
 		t.Errorf("%d feasible nodes and %s, want %d and %s", many.Feasible, many.Node, one.Feasible, one.Node)
 	}
@@ -615,8 +582,7 @@ func TestObjects_ReachPlugins(t *testing.T) {
 	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi")}})
 	const claim = "data"
 	p := pod("p", "1", "1Gi").PVC(claim).Obj()
-	d, err := s.Explain(t.Context(), p)
-	check.OK(t, err)
+	d := check.Value(s.Explain(t.Context(), p))(t)
 	if want := `persistentvolumeclaim "data" not found`; d.Node != "" || !strings.Contains(d.Err.Error(), want) {
 		t.Errorf("without the claim: node %q, %v; want none, %s", d.Node, d.Err, want)
 	}
@@ -736,15 +702,11 @@ func TestObjectsOf(t *testing.T) {
 	for _, object := range objects {
 		names = append(names, object.(metav1.Object).GetName())
 	}
-	if want := []string{"a", "b", "p"}; !slices.Equal(names, want) {
-		t.Errorf("objects %v, want %v", names, want)
-	}
+	check.Equal(t, "objects", []string{"a", "b", "p"}, names)
 	cancel()
 	factory.Shutdown()
 	s := newScheduler(t, stock, sim.Options{Objects: objects})
-	if d := decide(t, s, pod("q", "1", "1Gi").Obj()); d.Node != "b" {
-		t.Errorf("node %q, want b, the emptier one", d.Node)
-	}
+	check.Equal(t, "node, the emptier one", "b", decide(t, s, pod("q", "1", "1Gi").Obj()).Node)
 }
 
 func TestDecide_LeavesNothingBehind(t *testing.T) {
@@ -788,10 +750,8 @@ func TestInformers_PodsOfNamespace(t *testing.T) {
 		{"a", labels.Everything(), 2}, {"b", labels.Everything(), 1}, {"c", labels.Everything(), 0}, {"", labels.Everything(), 3},
 		{"a", labels.SelectorFromSet(labels.Set{"app": "web"}), 1},
 	} {
-		pods, err := lister.Pods(tt.namespace).List(tt.selector)
-		if err != nil || len(pods) != tt.want {
-			t.Errorf("namespace %q, %s: %d pods, %v; want %d", tt.namespace, tt.selector, len(pods), err, tt.want)
-		}
+		pods := check.Value(lister.Pods(tt.namespace).List(tt.selector))(t)
+		check.Equal(t, fmt.Sprintf("namespace %q, %s: pods", tt.namespace, tt.selector), tt.want, len(pods))
 	}
 	if _, err := s.Informers().Core().V1().Pods().Informer().GetIndexer().Index("none", &corev1.Pod{}); err == nil {
 		t.Error("an index that does not exist has no error")

@@ -1,7 +1,7 @@
 package sim_test
 
 import (
-	"math"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +11,8 @@ import (
 	"k8s.io/component-base/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -57,16 +59,14 @@ func TestLeavingUsageOf_MeanBesideQuantile(t *testing.T) {
 		{"both", 0.65, 0.70},
 		{"quantile", 0.70, 0.70}, // no plugin of it reads the mean
 	} {
-		u, err := s.LeavingUsageOf(t.Context(), []string{tt.profile}, []*corev1.Pod{pod}, usages)
-		check.OK(t, err)
+		u := check.Value(s.LeavingUsageOf(t.Context(), []string{tt.profile}, []*corev1.Pod{pod}, usages))(t)
 		if got := u.Publishers(); len(got) != 1 || got[0] != loads.Publisher {
 			t.Errorf("%s: publishers %v, want that of the loads", tt.profile, got)
 		}
 		for fraction, want := range map[float64]float64{0: tt.mean, 0.95: tt.quantile} {
 			of := load.Quantile{Window: 10 * time.Minute, Fraction: fraction}
-			if got := u.Subtract(loads.Publisher, of, "n", measured(0.70))[load.CPU].Mean; math.Abs(got-want) > 1e-9 {
-				t.Errorf("%s: %+v is %v without the pod, want %v", tt.profile, of, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%s: %+v without the pod", tt.profile, of), want,
+				u.Subtract(loads.Publisher, of, "n", measured(0.70))[load.CPU].Mean, cmpopts.EquateApprox(0, 1e-9))
 		}
 	}
 }

@@ -9,30 +9,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const header = "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"
 
 func TestDecode(t *testing.T) {
 	got, err := Decode([]byte(header))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Default(), got); diff != "" {
-		t.Errorf("an empty file (-default +got):\n%s", diff)
-	}
+	check.OK(t, err)
+	check.Equal(t, "an empty file (want: default)", Default(), got)
 	got, err = Decode([]byte(header + "maxMovesPerHour: 0\nminPodAge: 1h\nunprotected: [Jobs]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := Default()
 	want.MaxMovesPerHour, want.MinPodAge, want.Unprotected = 0, metav1.Duration{Duration: time.Hour}, []Protection{Jobs}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("set fields, an explicit zero included (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "set fields, an explicit zero included", want, got)
 }
 
 func TestDecode_Mistakes(t *testing.T) {
@@ -85,11 +78,7 @@ func TestDecode_Mistakes(t *testing.T) {
 // skipped there.
 func TestOpen(t *testing.T) {
 	at := func(text string) time.Time {
-		parsed, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parsed
+		return check.Value(time.Parse(time.RFC3339, text))(t)
 	}
 	const workdays = "{schedule: 0 22 * * 1-5, duration: 6h, timeZone: Europe/Berlin}"
 	for _, tc := range []struct {
@@ -117,13 +106,8 @@ func TestOpen(t *testing.T) {
 		{"of a week", "{schedule: 0 0 * * 1, duration: 168h}", "2026-01-11T23:59:59Z", true, "2026-01-12T00:00:00Z"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := Decode([]byte(header + "windows: [" + tc.windows + "]\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := c.Open(at(tc.at)); got != tc.open {
-				t.Errorf("it is open: %t", got)
-			}
+			c := check.Value(Decode([]byte(header + "windows: [" + tc.windows + "]\n")))(t)
+			check.Equal(t, "it is open", tc.open, c.Open(at(tc.at)))
 			var next time.Time
 			if tc.next != "" {
 				next = at(tc.next)
@@ -154,14 +138,7 @@ func TestDefault_Documented(t *testing.T) {
 			fields = append(fields, name)
 		}
 	}
-	if diff := cmp.Diff(fields, documented); diff != "" {
-		t.Errorf("rows of docs/rebalance.md (-fields +rows):\n%s", diff)
-	}
-	c, err := Decode([]byte(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Default(), c, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("defaults of docs/rebalance.md (-code +docs):\n%s", diff)
-	}
+	check.Equal(t, "rows of docs/rebalance.md (want: fields)", fields, documented)
+	c := check.Value(Decode([]byte(content)))(t)
+	check.Equal(t, "defaults of docs/rebalance.md (want: code)", Default(), c, cmpopts.EquateEmpty())
 }

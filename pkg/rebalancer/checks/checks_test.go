@@ -2,7 +2,6 @@ package checks
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // evicting returns a rebalancer that moves pods, and two pods of a workload that may be moved.
@@ -163,9 +163,7 @@ func TestChecks(t *testing.T) {
 				t.Errorf("%s: %s, want %s", c.Status, text, tt.want)
 			}
 			for _, want := range tt.texts {
-				if !strings.Contains(text, want) {
-					t.Errorf("%s\nwant %q", text, want)
-				}
+				check.Contains(t, text, want)
 			}
 		})
 	}
@@ -189,9 +187,7 @@ func TestStateOf(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
+			check.Equal(t, "state or error", tt.want, got)
 		})
 	}
 }
@@ -251,9 +247,7 @@ func TestRead(t *testing.T) {
 	if g.name != "ns/rebalancer" || g.configuration.Mode != api.Evict {
 		t.Errorf("%s in mode %s, want ns/rebalancer in mode Evict", g.name, g.configuration.Mode)
 	}
-	if g.configurationErr != nil {
-		t.Error(g.configurationErr)
-	}
+	check.OK(t, g.configurationErr)
 	if g = of([]*corev1.Pod{pod("gone", "/bin/rebalancer")}, nil); g.configurationErr == nil || len(g.checks()) != 4 {
 		t.Error("its configuration does not exist, and checks pass over it")
 	}

@@ -2,8 +2,6 @@ package command
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,8 +11,7 @@ import (
 
 // TestRebalance_Configuration has a configuration that the command refuses before it asks the cluster.
 func TestRebalance_Configuration(t *testing.T) {
-	invalid := filepath.Join(t.TempDir(), "rebalancer.yaml")
-	check.OK(t, os.WriteFile(invalid, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nlinePercent: 120\n"), 0o600))
+	invalid := check.File(t, "rebalancer.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nlinePercent: 120\n")
 	for file, want := range map[string]string{
 		invalid:  "--rebalancer-config: " + invalid + ": linePercent: Invalid value: 120: must be in [1, 100]",
 		"nofile": "--rebalancer-config: stat nofile: no such file or directory",

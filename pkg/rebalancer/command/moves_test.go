@@ -3,12 +3,11 @@ package command
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func planOf() *plan.Plan {
@@ -42,9 +41,7 @@ func TestReport(t *testing.T) {
 		{Name: "c", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 85},
 		{Name: "b", Resource: "cpu", Line: 80, Before: 50, After: 70},
 	}
-	if diff := cmp.Diff(want, r.Nodes); diff != "" {
-		t.Errorf("nodes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "nodes", want, r.Nodes)
 	const text = `Plan by P of profile s. Nothing is moved.
 
 NODE  RESOURCE  BEFORE  AFTER   LINE
@@ -59,9 +56,7 @@ Other pods of hot nodes stay:
   2 pods: too little relief for the node (LittleRelief)
   1 pod: no controller to recreate it (NoController)
 `
-	if diff := cmp.Diff(text, printed(r)); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "text", text, printed(r))
 }
 
 // TestReport_Destination moves a pod to b because of CPU of a, then one because of memory of c. b has 4 CPUs and 8 GB.
@@ -84,9 +79,7 @@ func TestReport_Destination(t *testing.T) {
 		{Name: "b", Resource: "cpu", Line: 80, Before: 55, After: 75},
 		{Name: "b", Resource: "memory", Line: 90, Before: 30, After: 50},
 	}
-	if diff := cmp.Diff(want, r.Nodes); diff != "" {
-		t.Errorf("nodes (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "nodes", want, r.Nodes)
 }
 
 func TestReport_NoMoves(t *testing.T) {
@@ -111,9 +104,7 @@ Hot nodes whose load does not show their last move yet: a
 		r, want := tc.r, head+tc.want
 		r.Profile, r.Plugin = "s", "P"
 		r.add(&plan.Status{Plan: tc.p})
-		if diff := cmp.Diff(want, printed(r)); diff != "" {
-			t.Errorf("text (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "text", want, printed(r))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestSetUnplaced counts pods without a node as replicas, gated ones too.
@@ -19,7 +20,5 @@ func TestSetUnplaced(t *testing.T) {
 	for range 2 {
 		setUnplaced(&c, []*corev1.Pod{st.MakePod().Obj(), ending, gated, st.MakePod().Node("n").Obj()})
 	}
-	if len(c.Unplaced) != 2 {
-		t.Errorf("%d unplaced, want 2", len(c.Unplaced))
-	}
+	check.Equal(t, "unplaced", 2, len(c.Unplaced))
 }

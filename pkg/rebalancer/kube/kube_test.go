@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -29,21 +28,17 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // serve returns a client of an API server that responds with this.
 func serve(t *testing.T, respond http.HandlerFunc) kubernetes.Interface {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		respond(w, r)
 	}))
-	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return check.Value(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
 }
 
 func TestEvictor(t *testing.T) {
@@ -125,9 +120,7 @@ func TestEvictor_Pod(t *testing.T) {
 func TestStore(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", ResourceVersion: "1"}}
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/namespaces/ns/configmaps/s" {
-			t.Errorf("%s %s", r.Method, r.URL.Path)
-		}
+		check.Equal(t, r.Method+": Path", "/api/v1/namespaces/ns/configmaps/s", r.URL.Path)
 		if r.Method == http.MethodPut {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {

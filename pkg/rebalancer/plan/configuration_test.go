@@ -1,14 +1,13 @@
 package plan
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestReadConfiguration has a mistake in the line after the header.
@@ -30,10 +29,7 @@ func TestReadConfiguration(t *testing.T) {
 		"linePercent: 80":                                         `apiVersion: Unsupported value: "": supported values: "rebalancer.plimsoll.io/v1"`,
 		header + "windows: [":                                     "line 3: did not find expected node content",
 	} {
-		file := filepath.Join(t.TempDir(), "rebalancer.yaml")
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := check.File(t, "rebalancer.yaml", content)
 		c, err := ReadConfiguration(file)
 		if want == "" {
 			if diff := cmp.Diff(api.Default(), c); err != nil || diff != "" {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // world is a cluster without an API server. It notes what the executor does, in order.
@@ -143,9 +144,7 @@ func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID
 		ending := w.pods[string(uid)].DeepCopy()
 		ending.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
 		w.pods[string(uid)] = ending
-		if err := w.cluster.Scheduler.Update(ending); err != nil {
-			w.t.Fatal(err)
-		}
+		check.OK(w.t, w.cluster.Scheduler.Update(ending))
 	}
 	return a.refusal, a.err
 }
@@ -158,10 +157,7 @@ func (w *world) Ended(r *Record)                            { w.note("%s %s", r.
 func (w *world) step() (*Status, []string) {
 	w.t.Helper()
 	w.done = nil
-	s, err := w.Step(w.t.Context(), true)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := check.Value(w.Step(w.t.Context(), true))(w.t)
 	return s, w.done
 }
 
@@ -169,9 +165,7 @@ func (w *world) step() (*Status, []string) {
 func (w *world) wants(want ...string) *Status {
 	w.t.Helper()
 	s, got := w.step()
-	if !slices.Equal(got, want) {
-		w.t.Errorf("it did %q, want %q", got, want)
-	}
+	check.Equal(w.t, "steps", want, got)
 	return s
 }
 
@@ -314,14 +308,10 @@ func TestHistory_End(t *testing.T) {
 						replacement.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now.Add(-f.ran)
 					}
 					if !late && tc.node != "d" {
-						if err := cluster.Scheduler.Add(replacement); err != nil {
-							t.Fatal(err)
-						}
+						check.OK(t, cluster.Scheduler.Add(replacement))
 					}
 				}
-				if got := f.history.End(t.Context(), cluster, f.c, "x", replacement); got != tc.want {
-					t.Errorf("the outcome is %s, want %s", got, tc.want)
-				}
+				check.Equal(t, "the outcome", tc.want, f.history.End(t.Context(), cluster, f.c, "x", replacement))
 				if again := f.history.End(t.Context(), cluster, f.c, "x", replacement); again != "" || f.history.underWay["x"] != nil {
 					t.Errorf("it ended again as %s", again)
 				}
@@ -441,9 +431,7 @@ func (w *world) starts(old, node string, ready bool) *corev1.Pod {
 	w.t.Helper()
 	pod := w.replace(old, node, ready)
 	pod.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now
-	if err := w.cluster.Scheduler.Add(pod); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, w.cluster.Scheduler.Add(pod))
 	return pod
 }
 
@@ -453,9 +441,7 @@ func TestExecutor_OneReplacementEach(t *testing.T) {
 	w.step()
 	w.also("web-0")
 	w.replace("web-1", "b", true)
-	if s := w.wants("save", "Landed web-0"); len(s.UnderWay) != 1 {
-		t.Errorf("%d moves are under way, want one", len(s.UnderWay))
-	}
+	check.Equal(t, "moves are under way", 1, len(w.wants("save", "Landed web-0").UnderWay))
 }
 
 // TestExecutor_TwoReplacements has two moves to b, at 20 %, whose pods use 20 points, and 11 beyond their expected usage. Both on b,
@@ -544,9 +530,7 @@ func TestMatch(t *testing.T) {
 				}
 				return m.replacement.Name
 			}
-			if name(a) != tt.a || name(b) != tt.b {
-				t.Errorf("a has %q and b %q, want %q and %q", name(a), name(b), tt.a, tt.b)
-			}
+			check.Equal(t, "names", [2]string{tt.a, tt.b}, [2]string{name(a), name(b)})
 		})
 	}
 }
@@ -582,9 +566,8 @@ func TestExecutor_LandsInPart(t *testing.T) {
 	if _, err := w.Step(t.Context(), false); !errors.Is(err, failed) || !slices.Equal(w.done, []string{"save", "Landed web-1"}) {
 		t.Errorf("it did %q with error %v, want the end of one move, and %v", w.done, err, failed)
 	}
-	if s := w.wants("save", "Landed web-2"); len(s.UnderWay) != 0 || len(w.history.records) != 2 {
-		t.Errorf("%d moves are under way, and %d have ended, want none and 2", len(s.UnderWay), len(w.history.records))
-	}
+	check.Equal(t, "moves under way and ended", [2]int{0, 2},
+		[2]int{len(w.wants("save", "Landed web-2").UnderWay), len(w.history.records)})
 }
 
 // TestExecutor_NotSaved cannot save how the move ended. The next step does.
@@ -598,9 +581,7 @@ func TestExecutor_NotSaved(t *testing.T) {
 	}
 	w.saveErr = nil
 	w.wants("save", "Landed web-1")
-	if len(w.history.records) != 1 {
-		t.Errorf("%d records, want 1", len(w.history.records))
-	}
+	check.Equal(t, "records", 1, len(w.history.records))
 }
 
 // TestExecutor_OtherProcess opens the breaker in another process.
@@ -609,9 +590,7 @@ func TestExecutor_OtherProcess(t *testing.T) {
 	w.paused = true
 	w.wants()
 	w.paused, w.state = false, []byte(`{"breaker": {"openUntil": "2026-01-02T04:00:00Z"}}`)
-	if s := w.wants(); s.Stop != BreakerOpen {
-		t.Errorf("stopped by %q, want %s", s.Stop, BreakerOpen)
-	}
+	check.Equal(t, "stopped by", BreakerOpen, w.wants().Stop)
 }
 
 func TestExecutor_Brakes(t *testing.T) {
@@ -660,9 +639,7 @@ func TestExecutor_Pause(t *testing.T) {
 	if _, err := w.Step(t.Context(), true); !apierrors.IsConflict(err) || !slices.Equal(w.done, []string{"try web-1"}) {
 		t.Errorf("it did %q with error %v, want a conflict before the eviction", w.done, err)
 	}
-	if s := w.wants(); s.Stop != Paused {
-		t.Errorf("stopped by %q, want %s", s.Stop, Paused)
-	}
+	check.Equal(t, "stopped by", Paused, w.wants().Stop)
 	w.paused, w.takes = false, nil
 	w.wants("try web-1", "save", "evict web-1", "began web-1")
 }
@@ -733,13 +710,9 @@ func TestExecutor_ScaledDown(t *testing.T) {
 			w.wants("try web-1", "save", "evict web-1", "began web-1")
 			switch {
 			case tc.after != nil:
-				if err := w.cluster.Scheduler.Update(tc.after); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.cluster.Scheduler.Update(tc.after))
 			case tc.before != nil:
-				if err := w.cluster.Scheduler.Remove(tc.before); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.cluster.Scheduler.Remove(tc.before))
 			}
 			if tc.replacement {
 				w.replace("web-1", "", false)
@@ -803,9 +776,7 @@ func TestHistory_Count(t *testing.T) {
 			if got := h.breaker.OpenUntil; !got.Equal(open) {
 				t.Errorf("it is open until %v, want %v", got, open)
 			}
-			if diff := cmp.Diff(rest, h.breaker.Namespaces, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("namespaces rest (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "namespaces rest", rest, h.breaker.Namespaces, cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -824,9 +795,7 @@ func TestExecutor_Breaker(t *testing.T) {
 	for i, namespace := range []string{"x", "y", "y"} {
 		w.history.ends(namespace, NotReady, now.Add(time.Duration(i)*time.Minute), w.Config)
 	}
-	if err := w.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.save(t.Context()))
 	w.restart(w.Config)
 	w.clock.SetTime(now.Add(2*time.Minute + time.Hour - time.Second))
 	if s := w.wants(); s.Stop != BreakerOpen || !strings.Contains(s.Why, "2026-01-02T04:02:00Z") {
@@ -855,9 +824,7 @@ func TestExecutor_NamespaceRests(t *testing.T) {
 	for i := range 3 {
 		w.history.ends("ns", NotReady, now.Add(time.Duration(i)*time.Minute), w.Config)
 	}
-	if err := w.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.save(t.Context()))
 	w.restart(w.Config)
 	for _, tc := range []struct {
 		after time.Duration
@@ -886,9 +853,7 @@ func TestExecutor_NextCandidate(t *testing.T) {
 			w := newWorld(t, newFixtureOfTwo())
 			w.dryRun["web-1"], w.real["web-1"] = tc.dryRun, tc.real
 			w.wants(append(tc.want, "try db-1", "save", "evict db-1", "began db-1")...)
-			if n := len(w.history.moves); n != 1 {
-				t.Errorf("%d moves count for the hour, want 1", n)
-			}
+			check.Equal(t, "moves count for the hour", 1, len(w.history.moves))
 		})
 	}
 	t.Run("the scheduler dies meanwhile", func(t *testing.T) {
@@ -979,9 +944,7 @@ func TestExecutor_LateWatch(t *testing.T) {
 				delete(w.pods, "web-2")
 				change = w.cluster.Scheduler.Remove
 			}
-			if err := change(pod); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, change(pod))
 			w.paused, w.done = false, nil
 			s, err := w.Step(t.Context(), false)
 			if err != nil || len(w.done) > 0 || len(s.Plan.Moves) > 0 || s.Plan.Stay[tc.want] != 1 {
@@ -1043,17 +1006,11 @@ func TestExecutor_OldPlan(t *testing.T) {
 		start := metav1.Time{Time: now}
 		other.Status.StartTime, other.Status.Conditions[0].LastTransitionTime = &start, start
 		other.Status.ContainerStatuses = nil // the load does not show it yet
-		if err := w.cluster.Scheduler.Add(other); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.cluster.Scheduler.Add(other))
 		w.paused, w.done = false, nil
 		w.clock.SetTime(now.Add(after))
-		if _, err := w.Step(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(w.history.underWay); got != want {
-			t.Errorf("%d moves by a plan of %v, want %d: %q", got, after, want, w.done)
-		}
+		check.Value(w.Step(t.Context(), false))(t)
+		check.Equal(t, fmt.Sprintf("moves by a plan of %v: %q", after, w.done), want, len(w.history.underWay))
 	}
 }
 
@@ -1085,9 +1042,7 @@ func TestExecutor_Killed(t *testing.T) {
 		}
 		w.replace("web-1", "b", true)
 		w.wants("save", "Landed web-1")
-		if n := len(w.history.moves); n != 1 {
-			t.Errorf("%d moves count for the hour, want 1", n)
-		}
+		check.Equal(t, "moves count for the hour", 1, len(w.history.moves))
 	})
 	t.Run("with a damaged state", func(t *testing.T) {
 		w := newWorld(t, newFixture())
@@ -1114,10 +1069,7 @@ func TestExecutor_ReservesRoom(t *testing.T) {
 	if s = w.wants(); len(s.Plan.Moves) != 0 {
 		t.Errorf("with a pending replacement it plans %+v, want no move", s.Plan.Moves)
 	}
-	infos, err := w.cluster.Scheduler.NodeInfos(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := check.Value(w.cluster.Scheduler.NodeInfos(t.Context()))(t)
 	for _, info := range infos {
 		if info.Node().Name == "b" && len(info.GetPods()) != 1 {
 			t.Errorf("b has %d pods after the plan, want db-2 alone", len(info.GetPods()))
@@ -1138,9 +1090,7 @@ func TestExecutor_ReservesRoomOnce(t *testing.T) {
 	placed.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now}},
 	}
-	if err := w.cluster.Scheduler.Add(placed); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.cluster.Scheduler.Add(placed))
 	w.wants("try db-1", "save", "evict db-1", "began db-1")
 }
 
@@ -1166,16 +1116,11 @@ func TestState_Bounded(t *testing.T) {
 	for i := range 1000 {
 		w.history.breaker.rest(fmt.Sprintf("%063d", i), now.Add(time.Duration(i)*time.Second))
 	}
-	if err := w.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.save(t.Context()))
 	if len(w.state) > 1<<20-64<<10 {
 		t.Errorf("the state has %d bytes, too many for a ConfigMap", len(w.state))
 	}
-	s, err := DecodeState(w.state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Value(DecodeState(w.state))(t)
 	again := &History{}
 	again.restore(s, now, w.Config)
 	if diff := cmp.Diff(s.Workloads, again.state(1).Workloads); diff != "" || len(s.Workloads) < 100 || len(s.Records) < 10 ||

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestMake_IdlePods has 30 new pods that request 3 of a's 10 cores and use nothing: 60 % is measured, and 90 % with what is pending.
@@ -182,9 +183,7 @@ func TestExecutor_InternalError(t *testing.T) {
 		t.Errorf("error %v, want that of the eviction", err)
 	}
 	w.pods["web-1"] = w.latest["web-1"]
-	if s := w.wants(); len(s.UnderWay) != 1 {
-		t.Errorf("%d moves are under way, want that of web-1", len(s.UnderWay))
-	}
+	check.Equal(t, "moves are under way, want that of web-1", 1, len(w.wants().UnderWay))
 	w.replace("web-1", "b", true)
 	w.wants("save", "Landed web-1")
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
@@ -147,17 +148,11 @@ func (f *fixture) cluster(t testing.TB) Cluster {
 	}
 	loads := readingtest.New(clocktesting.NewFakePassiveClock(now))
 	loads.MeasureAll(measured, nil)
-	cfg, err := configlint.Decode([]byte(f.profile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sim.New(t.Context(), sim.Options{
+	cfg := check.Value(configlint.Decode([]byte(f.profile)))(t)
+	s := check.Value(sim.New(t.Context(), sim.Options{
 		Configuration: cfg, Plugins: plugins.NewRegistry(loads, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 		Objects: append(objects, f.objects...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now,
 		Unplaced: f.unplaced, Usage: f.usage, Extenders: f.extenders}
 }
@@ -169,19 +164,12 @@ func (f *fixture) plan(t *testing.T) *Plan {
 	for range f.looks {
 		f.look(t, cluster)
 	}
-	p, err := Make(t.Context(), cluster, f.history, f.c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return check.Value(Make(t.Context(), cluster, f.history, f.c))(t)
 }
 
 func (f *fixture) look(t testing.TB, cluster Cluster) {
 	t.Helper()
-	nodes, err := Look(t.Context(), cluster.Scheduler, cluster.Load, f.c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := check.Value(Look(t.Context(), cluster.Scheduler, cluster.Load, f.c))(t)
 	f.looked++
 	for i := range nodes {
 		nodes[i].End = nodes[i].End.Add(time.Duration(f.looked) * time.Second) // a new measurement
@@ -201,22 +189,15 @@ func TestMake(t *testing.T) {
 		FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Disruption: 1, Usage: 2000,
 	}}
 	for range 2 { // the first plan leaves the cluster as it was
-		p, err := Make(t.Context(), cluster, f.history, f.c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := check.Value(Make(t.Context(), cluster, f.history, f.c))(t)
 		if diff := cmp.Diff(want, p.Moves, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateEmpty()); diff != "" || p.Simulated != 1 || p.Stopped != "" {
 			t.Errorf("%+v: moves (-want +got):\n%s", p, diff)
 		}
 	}
-	infos, err := cluster.Scheduler.NodeInfos(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := check.Value(cluster.Scheduler.NodeInfos(t.Context()))(t)
 	for _, info := range infos {
-		if want := map[string]int{"a": 1, "b": 0, "c": 1}[info.Node().Name]; len(info.GetPods()) != want {
-			t.Errorf("node %s has %d pods after the plan, want %d", info.Node().Name, len(info.GetPods()), want)
-		}
+		check.Equal(t, fmt.Sprintf("node %s pods after the plan", info.Node().Name),
+			map[string]int{"a": 1, "b": 0, "c": 1}[info.Node().Name], len(info.GetPods()))
 	}
 }
 
@@ -495,10 +476,7 @@ func TestMake_MeasuredUsage(t *testing.T) {
 		for range 5 {
 			f.look(t, cluster)
 		}
-		p, err := Make(t.Context(), cluster, f.history, f.c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := check.Value(Make(t.Context(), cluster, f.history, f.c))(t)
 		if want != "" && p.Stay[want] != 1 || want == "" && (len(p.Moves) != 1 || math.Abs(p.Moves[0].FromAfter-0.66) > 1e-9 ||
 			math.Abs(p.Moves[0].ToAfter-0.74) > 1e-9) {
 			t.Errorf("%v milliCPU: %+v, want %q", millis, p, want)
@@ -901,22 +879,16 @@ func TestMake_LargestReliefFirst(t *testing.T) {
 
 func TestMostUnavailable(t *testing.T) {
 	for all, want := range map[int]int{1: 1, 3: 1, 4: 2, 10: 2, 11: 2, 20: 2, 21: 3, 100: 10} {
-		if got := maxUnavailable(all); got != want {
-			t.Errorf("%d of %d pods, want %d", got, all, want)
-		}
+		check.Equal(t, fmt.Sprintf("of %d pods", all), want, maxUnavailable(all))
 	}
 }
 
 func TestDisruptionOf(t *testing.T) {
 	pod := st.MakePod().Priority(500_000_000).Annotation(corev1.PodDeletionCost, "2147483647").Obj()
 	// 1 + a half by priority + 1 by deletion cost + a quarter: the workload moved 45 minutes ago
-	if got := disruptionOf(pod, now.Add(-45*time.Minute), now); math.Abs(got-2.75) > 1e-9 {
-		t.Errorf("%v, want 2.75", got)
-	}
+	check.Equal(t, "disruptionOf", 2.75, disruptionOf(pod, now.Add(-45*time.Minute), now), cmpopts.EquateApprox(0, 1e-9))
 	pod = st.MakePod().Priority(-5).Annotation(corev1.PodDeletionCost, "many").Obj()
-	if got := disruptionOf(pod, now.Add(-2*time.Hour), now); got != 1 {
-		t.Errorf("%v, want 1", got)
-	}
+	check.Equal(t, "disruptionOf", 1, disruptionOf(pod, now.Add(-2*time.Hour), now))
 }
 
 func TestHistory_Observe(t *testing.T) {
@@ -957,9 +929,7 @@ func TestHistory_Observe(t *testing.T) {
 		t.Errorf("%+v, want no look at a measurement that was seen", h.nodes["a"])
 	}
 	look(true, 0.9)
-	if h.nodes["a"].above != 1 {
-		t.Errorf("%d looks above the line, want that at the new measurement", h.nodes["a"].above)
-	}
+	check.Equal(t, "looks above the line, want that at the new measurement", 1, h.nodes["a"].above)
 	h.Observe(nil, c)
 	if len(h.nodes) != 0 {
 		t.Errorf("%v, want nothing of a node that is gone", h.nodes)
@@ -980,9 +950,7 @@ func TestHistory_Bars(t *testing.T) {
 		}
 	}
 	bar("b")
-	if got := bar(""); got != 15*time.Minute {
-		t.Errorf("after a success barred for %v, want 15m", got)
-	}
+	check.Equal(t, "barred after a success", 15*time.Minute, bar(""))
 	h.forget(now.Add(12 * time.Hour))
 	if len(h.moves)+len(h.workloads) != 0 {
 		t.Errorf("%d moves and %d workloads after 12 hours, want none", len(h.moves), len(h.workloads))

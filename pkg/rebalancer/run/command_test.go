@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const (
@@ -46,10 +45,7 @@ func TestCommand_ValidateOnly(t *testing.T) {
 				if content == "" {
 					continue
 				}
-				file := filepath.Join(t.TempDir(), "file.yaml")
-				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				file := check.File(t, "file.yaml", content)
 				args = append(args, flag+file)
 			}
 			command := NewCommand("v1", clock.RealClock{}, func(...metrics.Registerable) {}, http.NotFoundHandler())

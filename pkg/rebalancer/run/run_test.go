@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestElect_LostLease has an API server that is down after 30 s. Another process may lead 15 s after the last renewal.
@@ -40,10 +42,7 @@ func TestElect_LostLease(t *testing.T) {
 			t.Errorf("error %v, want the lease is lost", err)
 		}
 		down.Store(false)
-		lease, err := client.CoordinationV1().Leases("ns").Get(t.Context(), "rebalancer", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := check.Value(client.CoordinationV1().Leases("ns").Get(t.Context(), "rebalancer", metav1.GetOptions{}))(t)
 		if since := ended.Sub(lease.Spec.RenewTime.Time); since >= 15*time.Second || ended.Before(lease.Spec.RenewTime.Time) {
 			t.Errorf("it led until %v after the last renewal, want less than 15 s", since)
 		}
@@ -87,15 +86,11 @@ func TestElect_Hangs(t *testing.T) {
 		for _, want := range []int{http.StatusOK, http.StatusInternalServerError} {
 			answer := httptest.NewRecorder()
 			s.handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil))
-			if answer.Code != want {
-				t.Errorf("/healthz: %d %s, want %d", answer.Code, answer.Body, want)
-			}
+			check.Equal(t, fmt.Sprintf("/healthz: %s", answer.Body), want, answer.Code)
 			time.Sleep(10*time.Minute + time.Second)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.OK(t, <-ended)
 	})
 }
 
@@ -143,8 +138,6 @@ func TestObserver_Ended(t *testing.T) {
 		o.Ended(&plan.Record{Outcome: outcome, Node: "c", Moving: plan.Moving{Move: plan.Move{
 			Namespace: "ns", Pod: "web-1", From: "a", To: "b", Owner: plan.Owner{Kind: "ReplicaSet", Name: "web"},
 		}}})
-		if event := <-recorder.Events; event != want {
-			t.Errorf("the event is %q, want %q", event, want)
-		}
+		check.Equal(t, "the event", want, <-recorder.Events)
 	}
 }
