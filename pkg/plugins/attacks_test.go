@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -158,18 +157,12 @@ func newAttackedSource(t *testing.T, server *sourceUnderAttack) *prometheus.Sour
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprint("10.0.0.", i)}}
 		add(nodes, node)
 	}
-	url := httptest.NewServer(server)
-	t.Cleanup(url.Close)
-	s, err := prometheus.New(prometheus.Config{
+	url := check.Serve(t, server)
+	s := check.Value(prometheus.New(prometheus.Config{
 		Address: url.URL, Config: httpclient.Config{Timeout: time.Minute}, Dialect: promql.Auto, NodeLabels: []string{"node", "instance"},
-	}, corelisters.NewNodeLister(nodes), plugintest.Clock())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, corelisters.NewNodeLister(nodes), plugintest.Clock()))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, s.Close())
 	})
 	return s
 }
@@ -177,8 +170,7 @@ func newAttackedSource(t *testing.T, server *sourceUnderAttack) *prometheus.Sour
 // refresh returns what the source measures.
 func refresh(t *testing.T, s *prometheus.Source) source.Batch {
 	t.Helper()
-	batch := check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{plugintest.Window}, Metrics: []string{"m0", "m1", "m2"}}))(t)
-	return batch
+	return check.Value(s.Fetch(t.Context(), source.Request{Windows: []time.Duration{plugintest.Window}, Metrics: []string{"m0", "m1", "m2"}}))(t)
 }
 
 // placedBy returns how many pods the plugin places on each node, by what the source measures.

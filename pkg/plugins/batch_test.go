@@ -109,9 +109,7 @@ func TestBatch_Waiver(t *testing.T) {
 			hint := minortest.Batch(t, f, waived, "a", "b", plain)
 
 			state, filter = attempt(plain)
-			if first := hint(state); first != "b" {
-				t.Fatalf("the node to try first is %q, want that of the batch", first)
-			}
+			check.Require(t, "the node to try first, want that of the batch", "b", hint(state))
 			if filter("b").IsSuccess() {
 				t.Error("the pod without a waiver gets the node")
 			}

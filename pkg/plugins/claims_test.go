@@ -438,13 +438,10 @@ func (c *measuredCluster) scheduler(t *testing.T, name, args string) *sim.Schedu
 	}
 	profile := *profileOf(t, name)
 	profile.PluginConfig = []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], args)}}
-	s, err := sim.New(t.Context(), sim.Options{
+	s := check.Value(sim.New(t.Context(), sim.Options{
 		Configuration: &schedconfig.KubeSchedulerConfiguration{Profiles: []schedconfig.KubeSchedulerProfile{profile}, PercentageOfNodesToScore: new(int32(100))},
 		Plugins:       registryOn(loads, unregistered), Objects: c.objects, Clock: plugintest.Clock(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return s
 }
 

@@ -118,11 +118,8 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 				}
 			}
 			loads.Measure(tc.loads, tables)
-			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args),
-				plugintest.NewHandle())
-			if err != nil {
-				t.Fatal(err)
-			}
+			pl := check.Value(registryOn(loads, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args),
+				plugintest.NewHandle()))(t)
 			for range 2 {
 				state, scores := framework.NewCycleState(), minor.NodeScoreList{}
 				_, status := pl.(minor.PreFilterPlugin).PreFilter(t.Context(), state, incoming(), nil)

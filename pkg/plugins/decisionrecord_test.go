@@ -142,9 +142,7 @@ func TestLive_DecisionRecord_OnlyNode(t *testing.T) {
 	if diff := cmp.Diff(&explain.Record{Profile: "default-scheduler", Node: "a"}, got); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
-	if event.Type != corev1.EventTypeNormal {
-		t.Errorf("type %s", event.Type)
-	}
+	check.Equal(t, "type", corev1.EventTypeNormal, event.Type)
 }
 
 // BenchmarkDecisionRecord is the cost of one decision: of the Score plugins alone, with the plugin beyond its rate, and recorded.

@@ -228,9 +228,7 @@ func TestLive_PreemptionBelowLimit(t *testing.T) {
 				l.create(tc.web.Obj())
 				l.bound("web", tc.want)
 				for _, other := range []string{"batch", "other"} {
-					if gone := l.pod(other) == nil; gone != (other == tc.wantGone) {
-						t.Errorf("%s is evicted: %v", other, gone)
-					}
+					check.Equal(t, other+" is evicted", other == tc.wantGone, l.pod(other) == nil)
 				}
 			})
 		}
@@ -321,9 +319,7 @@ func TestLive_RequestBounds(t *testing.T) {
 		good := "beside-" + tt.bad.Name
 		l.create(pod(good, "1Gi", "1Gi"))
 		l.bound(good, "a")
-		if node := l.pod(tt.bad.Name).Spec.NodeName; node != "" {
-			t.Errorf("%s is bound to %s", tt.bad.Name, node)
-		}
+		check.Equal(t, tt.bad.Name+" is bound to", "", l.pod(tt.bad.Name).Spec.NodeName)
 	}
 }
 

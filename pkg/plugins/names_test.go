@@ -140,7 +140,7 @@ func expand(pattern string) (all []string) {
 func eachFile(t *testing.T, roots []string, read func(place, content string)) {
 	t.Helper()
 	for _, root := range roots {
-		err := filepath.WalkDir(filepath.Join("..", "..", root), func(path string, entry fs.DirEntry, err error) error {
+		check.OK(t, filepath.WalkDir(filepath.Join("..", "..", root), func(path string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
@@ -154,10 +154,7 @@ func eachFile(t *testing.T, roots []string, read func(place, content string)) {
 				read(strings.TrimPrefix(filepath.ToSlash(path), "../../"), string(content))
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 

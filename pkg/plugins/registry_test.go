@@ -112,8 +112,7 @@ func buildWithoutLoad(t *testing.T, registry frameworkruntime.Registry, name str
 	if kind := withoutLoad()[name]; kind != "" {
 		args = plugintest.Args(t, kind, "")
 	}
-	pl := check.Value(registry[name](t.Context(), args, plugintest.NewHandle()))(t)
-	return pl
+	return check.Value(registry[name](t.Context(), args, plugintest.NewHandle()))(t)
 }
 
 // Every plugin is in the registry under its name.
@@ -241,9 +240,8 @@ func TestScore_AllocatesNothing(t *testing.T) {
 		p, nodes := cluster(1, 20)
 		pl, pod, state := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState()
 		pl.Score(ctx, state, pod, nodes[0]) // the first call pins what the others use
-		if allocs := testing.AllocsPerRun(100, func() { pl.Score(ctx, state, pod, nodes[0]) }); allocs != 0 {
-			t.Errorf("%s: %v allocations per call of Score, want 0", name, allocs)
-		}
+		check.Equal(t, name+": allocations per call of Score", 0,
+			testing.AllocsPerRun(100, func() { pl.Score(ctx, state, pod, nodes[0]) }))
 	}
 }
 

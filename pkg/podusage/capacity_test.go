@@ -1,13 +1,15 @@
 package podusage
 
 import (
-	"math"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestCapacity_HugePages(t *testing.T) {
@@ -31,9 +33,7 @@ func TestCapacity_HugePages(t *testing.T) {
 		// 3 Gi of 64 Gi are 3 Gi of 16 Gi
 		{"deviation of memory", c.Spread(load.Memory, 3.0/64), 3.0 / 16},
 	} {
-		if math.Abs(tt.got-tt.want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", tt.name, tt.got, tt.want)
-		}
+		check.Equal(t, tt.name, tt.want, tt.got, cmpopts.EquateApprox(0, 1e-9))
 	}
 }
 
@@ -46,7 +46,5 @@ func TestCapacity_NothingReported(t *testing.T) {
 	c = CapacityOf(&corev1.Node{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
 		corev1.ResourceMemory: resource.MustParse("4Gi"), "hugepages-1Gi": resource.MustParse("8Gi"),
 	}}})
-	if c.Amounts[load.Memory] != 0 {
-		t.Errorf("%v bytes, want 0", c.Amounts[load.Memory])
-	}
+	check.Equal(t, "bytes", 0, c.Amounts[load.Memory])
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
@@ -62,9 +62,7 @@ func TestRequest(t *testing.T) {
 			if got, want := (Amounts{Request(pod, load.CPU), Request(pod, load.Memory)}), (ByRequests{}).Estimate(pod); got != want {
 				t.Errorf("%v, but ByRequests estimates %v", got, want)
 			}
-			if allocs := testing.AllocsPerRun(10, func() { Request(pod, load.Memory) }); allocs != 0 {
-				t.Errorf("%v allocations, want 0", allocs)
-			}
+			check.Equal(t, "allocations", 0, testing.AllocsPerRun(10, func() { Request(pod, load.Memory) }))
 		})
 	}
 }
@@ -101,9 +99,7 @@ func TestLimit(t *testing.T) {
 			if cpu, memory := Limit(pod, load.CPU), Limit(pod, load.Memory); cpu != tc.cpu || memory != tc.memory {
 				t.Errorf("limits %v and %v, want %v and %v", cpu, memory, tc.cpu, tc.memory)
 			}
-			if allocs := testing.AllocsPerRun(10, func() { Limit(pod, load.Memory) }); allocs != 0 {
-				t.Errorf("%v allocations, want 0", allocs)
-			}
+			check.Equal(t, "allocations", 0, testing.AllocsPerRun(10, func() { Limit(pod, load.Memory) }))
 		})
 	}
 }
@@ -124,15 +120,11 @@ func TestSpecLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: tc.spec}
 			got := SpecLimit(pod, load.CPU)
-			if got != tc.want {
-				t.Errorf("limit %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "limit", tc.want, got)
 			if summed := helper.PodLimits(pod, helper.PodResourcesOptions{}); got != Millis(*summed.Cpu()) {
 				t.Errorf("limit %v, but PodLimits of component-helpers has %v", got, summed.Cpu())
 			}
-			if allocs := testing.AllocsPerRun(10, func() { SpecLimit(pod, load.CPU) }); allocs != 0 {
-				t.Errorf("%v allocations, want 0", allocs)
-			}
+			check.Equal(t, "allocations", 0, testing.AllocsPerRun(10, func() { SpecLimit(pod, load.CPU) }))
 		})
 	}
 }
@@ -167,9 +159,7 @@ func TestByRequests_Default(t *testing.T) {
 	e := ByRequests{Default: Amounts{load.CPU: 300, load.Memory: 700}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amountsList("100m", "")}}}}}
 	want := Amounts{load.CPU: 100, load.Memory: 700}
-	if got := e.Estimate(pod); got != want {
-		t.Errorf("Estimate %v, want %v", got, want)
-	}
+	check.Equal(t, "Estimate", want, e.Estimate(pod))
 	got, byDefault := e.PendingUsage(pod)
 	if got != want || byDefault != (Amounts{load.Memory: 700}) {
 		t.Errorf("PendingUsage %v, %v by default; want %v, the memory by default", got, byDefault, want)
@@ -178,9 +168,8 @@ func TestByRequests_Default(t *testing.T) {
 
 func TestMaxForeignDefault_IsThatOfTheScheduler(t *testing.T) {
 	got := [2]float64{MaxForeignDefault(load.CPU), MaxForeignDefault(load.Memory)}
-	if want := [2]float64{float64(schedutil.DefaultMilliCPURequest), float64(schedutil.DefaultMemoryRequest)}; got != want {
-		t.Errorf("%v, want %v, as the stock scheduler counts for a pod without requests", got, want)
-	}
+	check.Equal(t, "as the stock scheduler counts for a pod without requests",
+		[2]float64{float64(schedutil.DefaultMilliCPURequest), float64(schedutil.DefaultMemoryRequest)}, got)
 }
 
 // drawRequests draws requests of CPU and memory: few values, so that a status often equals its spec.
@@ -307,9 +296,7 @@ func TestExplain(t *testing.T) {
 		{"by requests", ByRequests{}, pod, []string{"350 request of the pod"}},
 		{"no request", ByRequests{Default: Amounts{load.CPU: 500}}, &corev1.Pod{}, []string{"500 default: the pod has no cpu request"}},
 	} {
-		if diff := cmp.Diff(tt.want, basesOf(tt.estimator.Explain(tt.pod)[load.CPU].Parts)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
+		check.Equal(t, tt.name, tt.want, basesOf(tt.estimator.Explain(tt.pod)[load.CPU].Parts))
 	}
 }
 

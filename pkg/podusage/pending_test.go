@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // named returns a container with a name, a request and a limit of cpu.
@@ -98,9 +99,7 @@ func TestBySpec_PendingUsage(t *testing.T) {
 			e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
 			before := tc.pod.DeepCopy()
 			got, byDefault := e.PendingUsage(&tc.pod)
-			if got[load.CPU] != tc.want {
-				t.Errorf("PendingUsage() = %v milliCPU, want %v", got[load.CPU], tc.want)
-			}
+			check.Equal(t, "PendingUsage() milliCPU", tc.want, got[load.CPU])
 			e.DefaultCPUMillis = 0
 			if other, _ := e.PendingUsage(&tc.pod); byDefault[load.CPU] != got[load.CPU]-other[load.CPU] {
 				t.Errorf("%v of %v by default, but without default it is %v", byDefault[load.CPU], got[load.CPU], other[load.CPU])
@@ -141,9 +140,7 @@ func TestPendingRequest(t *testing.T) {
 		{"nothing where no container runs", wholePod(both("2", "3"), two[:1], oneWaits[0]), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := PendingRequest(&tc.pod)[load.CPU]; got != tc.want {
-				t.Errorf("PendingRequest() = %v milliCPU, want %v", got, tc.want)
-			}
+			check.Equal(t, "PendingRequest() milliCPU", tc.want, PendingRequest(&tc.pod)[load.CPU])
 		})
 	}
 }
@@ -169,12 +166,8 @@ func TestQuantitiesSaturate(t *testing.T) {
 		{"8Ei", most, most},
 	} {
 		q := resource.MustParse(tc.quantity)
-		if got := Millis(q); got != tc.millis {
-			t.Errorf("Millis(%s) = %v, want %v", tc.quantity, got, tc.millis)
-		}
-		if got := Units(q); got != tc.units {
-			t.Errorf("Units(%s) = %v, want %v", tc.quantity, got, tc.units)
-		}
+		check.Equal(t, fmt.Sprintf("Millis(%s)", tc.quantity), tc.millis, Millis(q))
+		check.Equal(t, fmt.Sprintf("Units(%s)", tc.quantity), tc.units, Units(q))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	helper "k8s.io/component-helpers/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // list returns a ResourceList of name and quantity pairs.
@@ -160,9 +161,7 @@ func TestBySpec(t *testing.T) {
 			if tt.estimator == (BySpec{}) {
 				tt.estimator = defaults
 			}
-			if got := tt.estimator.Estimate(&corev1.Pod{Spec: tt.spec})[load.CPU]; got != tt.want {
-				t.Errorf("Estimate() = %v milliCPU, want %v", got, tt.want)
-			}
+			check.Equal(t, "Estimate() milliCPU", tt.want, tt.estimator.Estimate(&corev1.Pod{Spec: tt.spec})[load.CPU])
 		})
 	}
 }
@@ -218,9 +217,7 @@ func TestByRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ByRequests{}.Estimate(&tt.pod)
-			if want := (Amounts{load.CPU: tt.wantCPU, load.Memory: tt.wantMemory}); got != want {
-				t.Errorf("Estimate() = %v, want %v", got, want)
-			}
+			check.Equal(t, "Estimate()", Amounts{load.CPU: tt.wantCPU, load.Memory: tt.wantMemory}, got)
 		})
 	}
 }
@@ -258,9 +255,7 @@ func TestContainersRequestMillis(t *testing.T) {
 
 func TestBySpec_DoesNotAllocate(t *testing.T) {
 	pod, estimator := everything(), BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}
-	if got := testing.AllocsPerRun(100, func() { estimator.Estimate(pod) }); got != 0 {
-		t.Errorf("Estimate allocates %v times, want 0", got)
-	}
+	check.Equal(t, "Estimate allocates times", 0, testing.AllocsPerRun(100, func() { estimator.Estimate(pod) }))
 }
 
 func BenchmarkBySpec(b *testing.B) {

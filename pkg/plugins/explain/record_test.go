@@ -2,7 +2,6 @@ package explain_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -52,9 +51,7 @@ func TestNewRecord(t *testing.T) {
 func TestNewRecord_BreaksTie(t *testing.T) {
 	scores := []minor.NodePluginScores{scored("a", 20, 10), scored("b", 5, 10), scored("c", 20, 10)}
 	r := explain.NewRecord("plimsoll", "a", scores, func(string) []explain.Term { return nil })
-	if !slices.Equal(r.DecidedBy, []string{"load"}) {
-		t.Errorf("decided by %v, want load", r.DecidedBy)
-	}
+	check.Equal(t, "decided by, want load", []string{"load"}, r.DecidedBy)
 }
 
 // Without load, b overtakes c (15 points to 10), but a has 20. With load, a and c win with 30.

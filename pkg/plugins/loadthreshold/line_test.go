@@ -83,9 +83,8 @@ func TestLoadLine(t *testing.T) {
 			object.Labels = map[string]string{"pool": "batch"}
 			b := build(t, flow(tc.args), tc.known, object)
 			l := b.LoadLine(framework.NewCycleState(), infoOf(object))
-			if l.AnnotationProblem != tc.problem || l.Annotation != "plimsoll.io/thresholds" {
-				t.Errorf("problem %q of annotation %s, want %q of plimsoll.io/thresholds", l.AnnotationProblem, l.Annotation, tc.problem)
-			}
+			check.Equal(t, "problem and annotation", [2]string{tc.problem, "plimsoll.io/thresholds"},
+				[2]string{l.AnnotationProblem, l.Annotation})
 			for r, want := range [load.ResourceCount]resource{load.CPU: tc.cpu, load.Memory: tc.memory} {
 				got := resource{l.Utilization[r], l.Percent[r], l.Annotated[r], l.Above[r]}
 				if math.Abs(got.utilization-want.utilization) > 1e-9 {

@@ -229,9 +229,7 @@ func TestFilter_PredictedPeak(t *testing.T) {
 				}
 				check.Equal(t, "reason", tc.want, b.reasonOf(t, podOf("1", "0"), n))
 				// hasRoom knows the pods of the cycle before.
-				if got, want := b.hasRoom(podOf("1", "0"))(node("n")), tc.want == ""; got != want {
-					t.Errorf("has room: %v, want %v", got, want)
-				}
+				check.Equal(t, "has room", tc.want == "", b.hasRoom(podOf("1", "0"))(node("n")))
 				terms := b.Explain(t.Context(), framework.NewCycleState(), podOf("1", "0"), n).(Terms)
 				if terms.PeakTerms == nil || terms.PeakTerms[load.CPU].Peak() != terms.Utilization(load.CPU) {
 					t.Errorf("explained as %+v", terms)
@@ -394,9 +392,8 @@ func TestFilter_Quantiles(t *testing.T) {
 			n := infoOf(node("n"), tc.pods...)
 			check.Equal(t, "reason", tc.want, b.reasonOf(t, nothing(), n))
 			terms := b.Explain(t.Context(), framework.NewCycleState(), nothing(), n).List()
-			if want := fmt.Sprintf("cpu measured, quantile %v %v%%", tc.fraction, 100*tc.cpu); terms[0].String() != want {
-				t.Errorf("explained as %q, want %q", terms[0], want)
-			}
+			check.Equal(t, fmt.Sprintf("explained as %q", terms[0]), fmt.Sprintf("cpu measured, quantile %v %v%%", tc.fraction, 100*tc.cpu),
+				terms[0].String())
 		})
 	}
 }
@@ -447,9 +444,7 @@ func TestAnnotation_Invalid(t *testing.T) {
 		t.Run(annotation, func(t *testing.T) {
 			b := build(t, "", loads{"n": both(0.79, 0)})
 			for range 2 {
-				if got := b.reasonOf(t, nothing(), infoOf(node("n", annotation))); got != "" {
-					t.Errorf("ruled out: %s; want the profile's 80%%", got)
-				}
+				check.Equal(t, "ruled out, want the profile's 80%", "", b.reasonOf(t, nothing(), infoOf(node("n", annotation))))
 			}
 			b.wantEvent(t, node("n", annotation), message)
 			check.Equal(t, "further Events", 0, len(b.handle.Events.Events))
@@ -488,9 +483,7 @@ func TestAnnotation_OneEvent(t *testing.T) {
 	b := build(t, "", loads{"other": both(0.1, 0.1)})
 	other := check.Value(b.descriptor.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps()))(t)
 	b.handle.WatchNodes(t).Add(bad.DeepCopy())
-	if n := len(b.handle.Events.Events); n != 0 {
-		t.Fatalf("%d Events before any decision, want none", n)
-	}
+	check.Require(t, "Events before any decision", 0, len(b.handle.Events.Events))
 	for range 2 {
 		for _, pl := range []minor.Plugin{b.LoadThreshold, other} {
 			pl.(minor.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), nothing(), infoOf(bad))
@@ -788,9 +781,7 @@ func TestScore_Fallback(t *testing.T) {
 	for range 2 {
 		b.Score(t.Context(), state, nothing(), full)
 	}
-	if got, err := testutil.GetCounterMetricValue(b.counters.Absent); err != nil || got != 1 {
-		t.Errorf("counted %v, %v; want one decision in which load was absent", got, err)
-	}
+	check.Equal(t, "counted decision in which load was absent", 1, check.Value(testutil.GetCounterMetricValue(b.counters.Absent))(t))
 }
 
 // Memory that is known of no node is not scored.
@@ -817,9 +808,7 @@ func TestScore_NotWaived(t *testing.T) {
 	if status := b.PreScore(t.Context(), state, nothing(), nil); !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)
 	}
-	if got := plugintest.Scores(t, b, nothing(), n); got["a"] != 0 {
-		t.Errorf("score %d where PreScore is not enabled, want 0", got["a"])
-	}
+	check.Equal(t, "score where PreScore is not enabled", 0, plugintest.Scores(t, b, nothing(), n)["a"])
 }
 
 func TestSignPod(t *testing.T) {

@@ -145,9 +145,7 @@ func TestScore_Fallbacks(t *testing.T) {
 			plugin := check.Value(Describe().New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps))(t)
 			node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
 			check.Equal(t, "score", tc.want, plugintest.Scores(t, plugin.(minor.ScorePlugin), st.MakePod().Obj(), node)["n"])
-			if got, err := testutil.GetCounterMetricValue(deps.Counters.Absent); err != nil || got != tc.wantAbsent {
-				t.Errorf("%v decisions with absent load, %v; want %v", got, err, tc.wantAbsent)
-			}
+			check.Equal(t, "decisions with absent load", tc.wantAbsent, check.Value(testutil.GetCounterMetricValue(deps.Counters.Absent))(t))
 		})
 	}
 }

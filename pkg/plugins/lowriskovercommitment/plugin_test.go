@@ -1,11 +1,12 @@
 package lowriskovercommitment
 
 import (
-	"math"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
@@ -230,9 +231,8 @@ func TestScore_RiskierResource(t *testing.T) {
 		{both("8", "15Gi"), 75},
 		{both("15", "29Gi"), 63}, // (29 − 8) / (29 − 1) = 0.75, halved 0.375
 	} {
-		if got := plugintest.Scores(t, pl, tc.pod, node)["n"]; got != tc.want {
-			t.Errorf("limits %v: score %d, want %d", tc.pod.Spec.Containers[0].Resources.Limits, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("limits %v: score", tc.pod.Spec.Containers[0].Resources.Limits), tc.want,
+			plugintest.Scores(t, pl, tc.pod, node)["n"])
 	}
 }
 
@@ -280,9 +280,8 @@ func TestPreScore_BestEffort(t *testing.T) {
 		{"nothing", podOf("p", "", ""), true}, {"a request", podOf("p", "1m", ""), false}, {"a limit", podOf("p", "", "1"), false},
 		{"memory", st.MakePod().Req(plugintest.CPUAndMemory("0", "1Mi")).Obj(), false},
 	} {
-		if got := pl.PreScore(t.Context(), framework.NewCycleState(), tc.pod, nil).IsSkip(); got != tc.skip {
-			t.Errorf("pod with %s: skipped %v, want %v", tc.name, got, tc.skip)
-		}
+		check.Equal(t, fmt.Sprintf("pod with %s: skipped", tc.name), tc.skip,
+			pl.PreScore(t.Context(), framework.NewCycleState(), tc.pod, nil).IsSkip())
 	}
 }
 
@@ -311,9 +310,7 @@ func TestExplain(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), loadsOf{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"), podOf("x", "4", "6"))
 	terms := pl.(*LowRiskOverCommitment).Explain(t.Context(), framework.NewCycleState(), podOf("p", "1", "4"), node)
-	if got := terms.Score(); math.Abs(got-100*(1-0.2-1.0/6)) > 1e-9 {
-		t.Errorf("explained as %v, want 63.33", got)
-	}
+	check.Equal(t, "explained as, want 63.33", 100*(1-0.2-1.0/6), terms.Score(), cmpopts.EquateApprox(0, 1e-9))
 	var got []string
 	for _, term := range terms.List() {
 		got = append(got, term.String())

@@ -10,6 +10,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"pgregory.net/rapid"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -71,9 +73,7 @@ func TestLoadRisk(t *testing.T) {
 		{"load above the capacity", 0.5, 2, 1.2, 0.3, 5, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := loadRisk(tc.request, tc.limit, tc.mean, tc.stdDev, tc.window); math.Abs(got-tc.want) > 1e-4 {
-				t.Errorf("loadRisk = %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "loadRisk", tc.want, loadRisk(tc.request, tc.limit, tc.mean, tc.stdDev, tc.window), cmpopts.EquateApprox(0, 1e-4))
 		})
 	}
 }
@@ -82,9 +82,8 @@ func TestLoadRisk(t *testing.T) {
 // symmetry half of the loads are below 1/2.
 func TestLoadRisk_HighestDeviation(t *testing.T) {
 	for _, stdDev := range []float64{0.3, 0.5, 1, 7, math.Inf(1)} {
-		if got := loadRisk(0.5, 2, 0.5, stdDev, 5); math.Abs(got-0.5) > 1e-9 {
-			t.Errorf("risk %v at a deviation of %v, want 0.5", got, stdDev)
-		}
+		check.Equal(t, fmt.Sprintf("risk at a deviation of %v", stdDev), 0.5, loadRisk(0.5, 2, 0.5, stdDev, 5),
+			cmpopts.EquateApprox(0, 1e-9))
 	}
 }
 
@@ -109,9 +108,8 @@ func TestLoadRisk_AnyLoad(t *testing.T) {
 // The distribution function of gonum allocates nothing.
 func TestLoadRisk_AllocatesNothing(t *testing.T) {
 	for _, stdDev := range []float64{0, 1e-7, 1e-3, 0.1, 0.4} {
-		if allocs := testing.AllocsPerRun(100, func() { loadRisk(0.4, 0.7, 0.5, stdDev, 5) }); allocs != 0 {
-			t.Errorf("%v allocations at a deviation of %v, want 0", allocs, stdDev)
-		}
+		check.Equal(t, fmt.Sprintf("allocations at a deviation of %v", stdDev), 0,
+			testing.AllocsPerRun(100, func() { loadRisk(0.4, 0.7, 0.5, stdDev, 5) }))
 	}
 }
 

@@ -261,9 +261,8 @@ func TestFilterAndScore_MaxAge(t *testing.T) {
 	}{{2 * time.Minute, true}, {2*time.Minute + 1, false}} {
 		b := pluginOn(t, "maxAge: 2m\nmetrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
 		b.loads.Measure(nil, map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)})
-		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
-			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
-		}
+		check.Equal(t, fmt.Sprint(tc.age, " old: ruled out"), tc.used,
+			!b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess())
 		if got := b.hasRoom(pod())(nodesNamed("a")[0].Node()); got == tc.used {
 			t.Errorf("%v old: a waiting pod may fit: %v, want %v", tc.age, got, !tc.used)
 		}
@@ -377,9 +376,8 @@ func TestPostFilter_Relax(t *testing.T) {
 		if _, status := b.PreFilter(t.Context(), state, pod(), nil); status.Code() != want {
 			t.Errorf("attempt %d: PreFilter: %v, want %v", attempt, status.Code(), want)
 		}
-		if got := b.Filter(t.Context(), state, pod(), node).IsSuccess(); got != (want == fwk.Skip) {
-			t.Errorf("attempt %d: passes: %v", attempt, got)
-		}
+		check.Equal(t, fmt.Sprintf("attempt %d: passes", attempt), want == fwk.Skip,
+			b.Filter(t.Context(), state, pod(), node).IsSuccess())
 	}
 }
 

@@ -3,13 +3,13 @@ package peaks
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -63,9 +63,7 @@ func TestCost(t *testing.T) {
 			}
 		})
 	}
-	if got := (&config.PowerModel{K0: 100, K1: 10, K2: k2}).Power(50); math.Abs(got-140) > 1e-9 {
-		t.Errorf("power %v, want 140", got)
-	}
+	check.Equal(t, "power", 140, (&config.PowerModel{K0: 100, K1: 10, K2: k2}).Power(50), cmpopts.EquateApprox(0, 1e-9))
 }
 
 func TestScore(t *testing.T) {
@@ -213,8 +211,7 @@ func TestNew_File(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.content != "" {
-				path := filepath.Join(t.TempDir(), "models.json")
-				check.OK(t, os.WriteFile(path, []byte(tc.content), 0o600))
+				path := check.File(t, "models.json", tc.content)
 				t.Setenv(config.NodePowerModelVariable, path)
 			}
 			loads := plugintest.NewLoads()
@@ -226,9 +223,7 @@ func TestNew_File(t *testing.T) {
 			if len(tc.wantErr) > 0 {
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40.
 			got := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"),
 				labeled("b", "small"))
@@ -308,7 +303,5 @@ func TestEncode(t *testing.T) {
 		}
 		before = code
 	}
-	if got := decode(encode(math.Copysign(0, -1))); got != 0 {
-		t.Errorf("-0 is decoded as %v", got)
-	}
+	check.Equal(t, "-0 is decoded as", 0, decode(encode(math.Copysign(0, -1))))
 }

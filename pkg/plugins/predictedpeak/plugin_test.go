@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
@@ -221,9 +222,8 @@ func TestScore_Tenants(t *testing.T) {
 					pods = append(pods, tc.make(fmt.Sprint("tenant-", i)))
 				}
 			}
-			if got := plugintest.Scores(t, newPlugin(t, loads, noMemory), pod("p", "a", "2", ""), nodeOf(pods...))["n"]; got != tc.want {
-				t.Errorf("score %d, want %d", got, tc.want)
-			}
+			check.Equal(t, "score", tc.want,
+				plugintest.Scores(t, newPlugin(t, loads, noMemory), pod("p", "a", "2", ""), nodeOf(pods...))["n"])
 		})
 	}
 }
@@ -253,9 +253,7 @@ func TestScore_FollowsStatistics(t *testing.T) {
 	// Mean 2,000, p95 3,000: (2,400 + 3,000) / 8,000 = 0.675; 20 + 0.8·32.5
 	check.Equal(t, "score without statistics", int64(46), score(first))
 	loads.Learn(statistics(), 0.5)
-	if got := score(first); got != 46 {
-		t.Errorf("score %d in the same cycle once statistics are known, want 46 as before", got)
-	}
+	check.Equal(t, "score in the same cycle once statistics are known as before", 46, score(first))
 	// (2,400 + 1,328) / 8,000 = 0.466; 20 + 0.8·53.4
 	check.Equal(t, "score in the next cycle", int64(63), score(framework.NewCycleState()))
 	node.AddPod(covered(pod("v-0", "v", "2", "")))
@@ -327,9 +325,8 @@ func TestExplain(t *testing.T) {
 	want := map[string]float64{"mean": 3400, "excess": 1000, "deviation": math.Sqrt(170000), "peak": (4400 + math.Sqrt(170000)) / 8000}
 	check.Equal(t, "terms", want, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-3 }))
 	check.Equal(t, "pod of the largest excess", "ns/c", terms.Largest[load.CPU])
-	if got := explained(pod("p", "v", "2", ""), three()...).Largest[load.CPU]; got != "" {
-		t.Errorf("the largest excess is %q's, want that of the pod to place", got)
-	}
+	check.Equal(t, "pod of the largest excess, want the pod to place", "",
+		explained(pod("p", "v", "2", ""), three()...).Largest[load.CPU])
 }
 
 func TestExplain_List(t *testing.T) {
@@ -472,9 +469,8 @@ func TestFormula(t *testing.T) {
 		{"and so does what is above", config.StrategyPack, 200, 70, 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Score(tc.strategy, tc.percent, tc.target); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("Score(%s, %v, %v) = %v, want %v", tc.strategy, tc.percent, tc.target, got, tc.want)
-			}
+			check.Equal(t, fmt.Sprintf("Score(%s, %v, %v)", tc.strategy, tc.percent, tc.target), tc.want,
+				Score(tc.strategy, tc.percent, tc.target), cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
 }

@@ -162,16 +162,13 @@ func TestRequeue(t *testing.T) {
 		{"a quantity that is slow to add", with("memory=1e800000000", "memory=1"), nil, node("n", "8", "1Pi"), fwk.QueueSkip},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := build(t).isQueueableAfterNode(klog.Background(), tt.pod, tt.before, tt.now)
-			if err != nil || got != tt.want {
-				t.Errorf("%v, %v, want %v", got, err, tt.want)
-			}
+			got := check.Value(build(t).isQueueableAfterNode(klog.Background(), tt.pod, tt.before, tt.now))(t)
+			check.Equal(t, "isQueueableAfterNode", tt.want, got)
 		})
 	}
 	for pod, want := range map[*corev1.Pod]fwk.QueueingHint{with("memory=1Gi"): fwk.Queue, other: fwk.QueueSkip} {
-		if got, err := build(t).isQueueableAfterPodScaleDown(klog.Background(), with("memory=5Ei"), with("memory=5Ei"), pod); err != nil || got != want {
-			t.Errorf("pod %s: %v, %v, want %v", pod.UID, got, err, want)
-		}
+		check.Equal(t, fmt.Sprintf("pod %s", pod.UID), want,
+			check.Value(build(t).isQueueableAfterPodScaleDown(klog.Background(), with("memory=5Ei"), with("memory=5Ei"), pod))(t))
 	}
 }
 

@@ -122,8 +122,7 @@ func TestLoadLine(t *testing.T) {
 		if l.Percent != [load.ResourceCount]float64{load.CPU: 40} || l.Above != [load.ResourceCount]bool{load.CPU: above} {
 			t.Errorf("%s: load line %+v, want 40 percent of cpu, above it: %v", name, l, above)
 		}
-		if l.Utilization != [load.ResourceCount]float64{loads[name][load.CPU].Mean, 0.90} {
-			t.Errorf("%s: utilization %v, want that measured", name, l.Utilization)
-		}
+		check.Equal(t, name+": utilization, want that measured", [load.ResourceCount]float64{loads[name][load.CPU].Mean, 0.90},
+			l.Utilization)
 	}
 }

@@ -11,8 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 var start = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -160,9 +163,7 @@ func TestStatistics_NamespacesAreApart(t *testing.T) {
 	joined.Workload = Workload{"", "shop/web"}
 	s := learn(&Statistics{}, observed("web", start, 100), theirs, joined)
 	checkMoments(t, s.Lookup(workload("web"))[load.CPU], Moments{PodTime: span, Mean: 100})
-	if s.Len() != 3 {
-		t.Errorf("%d workloads, want 3", s.Len())
-	}
+	check.Equal(t, "workloads", 3, s.Len())
 }
 
 func TestStatistics_Forgets(t *testing.T) {
@@ -185,9 +186,7 @@ func TestStatistics_KeepsThoseWithMostPodTime(t *testing.T) {
 	}
 	known := func(s *Statistics, want ...string) {
 		t.Helper()
-		if s.Len() != len(want) {
-			t.Errorf("%d workloads are known, want %d", s.Len(), len(want))
-		}
+		check.Equal(t, "workloads are known", len(want), s.Len())
 		for _, name := range want {
 			if s.Lookup(workload(name))[load.CPU].PodTime == 0 {
 				t.Errorf("%s is not known", name)
@@ -215,9 +214,7 @@ func TestStatistics_KeepsThoseWithMostPodTime(t *testing.T) {
 	for i := range 10 {
 		equal = with(equal, observed(fmt.Sprint(i), start, 1))
 	}
-	if equal.Len() != 3 {
-		t.Errorf("%d of equal workloads are known, want 3", equal.Len())
-	}
+	check.Equal(t, "equal workloads", 3, equal.Len())
 	// The same ones at each start.
 	var first []string
 	for i := range 5 {
@@ -255,16 +252,12 @@ func TestPublisher_Concurrently(t *testing.T) {
 		p.Publish(learn(p.Latest(), observed("web", start.Add(time.Duration(i)*span), 1)))
 	}
 	readers.Wait()
-	if got := p.Latest().Len(); got != 1 {
-		t.Errorf("%d workloads, want 1", got)
-	}
+	check.Equal(t, "workloads", 1, p.Latest().Len())
 }
 
 func TestLookup_DoesNotAllocate(t *testing.T) {
 	s := learn(&Statistics{}, observed("web", start, 100))
-	if n := testing.AllocsPerRun(100, func() { s.Lookup(workload("web")) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	check.Equal(t, "allocations", 0, testing.AllocsPerRun(100, func() { s.Lookup(workload("web")) }))
 }
 
 func BenchmarkLookup(b *testing.B) {
@@ -309,9 +302,7 @@ func TestTally(t *testing.T) {
 	checkMoments(t, moments[load.CPU], Moments{PodTime: span * 3 / 2, Mean: 200, Variance: 20000})
 	checkMoments(t, moments[load.Memory], Moments{})
 	// 100 of 200, and half of 1.5·200 of 200: 250 / 300.
-	if want := [load.ResourceCount]float64{250. / 300}; got.Cluster().UsagePerRequest != want {
-		t.Errorf("usage per request %v, want %v", got.Cluster().UsagePerRequest, want)
-	}
+	check.Equal(t, "usage per request", [load.ResourceCount]float64{250. / 300}, got.Cluster().UsagePerRequest)
 }
 
 // TestTally_UsagePerRequest has the pods of the namespace shop use 100 of 200 milliCPU, and those of mallory as given.
@@ -336,9 +327,7 @@ func TestTally_UsagePerRequest(t *testing.T) {
 			tally.Add(in("shop"), load.CPU, 100, 200, 1)
 			tally.Add(in("mallory"), load.CPU, tt.usage, tt.request, 1)
 			got := (&Statistics{}).WithTally(tally, start, span, bounds).Cluster().UsagePerRequest[load.CPU]
-			if math.Abs(got-tt.want) > 1e-12 {
-				t.Errorf("usage per request %v, want %v", got, tt.want)
-			}
+			check.Equal(t, "usage per request", tt.want, got, cmpopts.EquateApprox(0, 1e-12))
 		})
 	}
 }
@@ -355,9 +344,7 @@ func TestWithTally_DecaysByTime(t *testing.T) {
 	}
 	check := func(when string, want float64) {
 		t.Helper()
-		if got := s.Cluster().UsagePerRequest[load.CPU]; math.Abs(got-want) > 1e-9 {
-			t.Errorf("%s: usage per request %v, want %v", when, got, want)
-		}
+		check.Equal(t, when+": usage per request", want, s.Cluster().UsagePerRequest[load.CPU], cmpopts.EquateApprox(0, 1e-9))
 	}
 	interval(0, 400)
 	check("the first interval", 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // noDecay makes observations of a few hours count alike.
@@ -68,15 +69,12 @@ func TestOnNode_APodIsNotItsSiblings(t *testing.T) {
 	ofNew := p.OnNode(running("new"))
 	checkPrediction(t, "a pod not observed yet", ofNew.Starting[load.CPU], 400, 3040000)
 	// Up to ten times its request of 1,000, others see the same.
-	if got, want := ofNew.Foreign[load.CPU], ofNew.Starting[load.CPU]; got != want {
-		t.Errorf("a pod not observed yet, to others: %v, want %v", got, want)
-	}
+	check.Equal(t, "a pod not observed yet, to others", ofNew.Starting[load.CPU], ofNew.Foreign[load.CPU])
 	// Ten times 20 are 200. The variance of values up to 200 is at most 100².
 	small := running("new")
 	small.Spec.Containers[0] = container("20m", "")
-	if got, want := p.OnNode(small).Foreign[load.CPU], (Usage{Mean: 200, P95: 200, Variance: 10000, Learned: 200}); got != want {
-		t.Errorf("a small pod not observed yet, to others: %v, want %v", got, want)
-	}
+	check.Equal(t, "a small pod not observed yet, to others", Usage{Mean: 200, P95: 200, Variance: 10000, Learned: 200},
+		p.OnNode(small).Foreign[load.CPU])
 	checkPrediction(t, "another pod to place", p.Incoming(running("idle-7"))[load.CPU], 400, 3040000)
 }
 
@@ -144,9 +142,7 @@ func TestOnNode_Gaps(t *testing.T) {
 		}
 		p.Statistics = s
 		usages := p.OnNode(running("idle")).Starting
-		if got := usages[load.CPU].Mean == 0; got != remembered {
-			t.Errorf("%d intervals missed: remembered %t, want %t", missed, got, remembered)
-		}
+		check.Equal(t, fmt.Sprint(missed, " intervals missed: remembered"), remembered, usages[load.CPU].Mean == 0)
 	}
 }
 
@@ -177,17 +173,13 @@ func TestWithTally_PodsOfADay(t *testing.T) {
 	for i := range 288 {
 		s = measure(s, start.Add(time.Duration(i)*span), map[string]float64{fmt.Sprint("pod-", i): 100})
 	}
-	if got := len(s.pods); got != podGap+1 {
-		t.Errorf("%d pods are remembered, want %d", got, podGap+1)
-	}
+	check.Equal(t, "pods are remembered", podGap+1, len(s.pods))
 }
 
 func TestNarrow_DoesNotAllocate(t *testing.T) {
 	s := measure(&Statistics{}, start, map[string]float64{"a": 100, "b": 300})
 	moments := s.Lookup(workload("web"))
-	if allocations := testing.AllocsPerRun(100, func() { s.narrow(&moments, "a") }); allocations != 0 {
-		t.Errorf("%v allocations, want none", allocations)
-	}
+	check.Equal(t, "allocations", 0, testing.AllocsPerRun(100, func() { s.narrow(&moments, "a") }))
 }
 
 // ownedPod returns a pod with a controlling owner, unless kind is empty, and labels as keys and values in turn.
@@ -272,9 +264,7 @@ func TestWorkloadOf_OtherNamespacesAreOtherWorkloads(t *testing.T) {
 
 func TestWorkloadOf_DoesNotAllocate(t *testing.T) {
 	pod := ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "pod-template-hash", "6d5f8c7b9d")
-	if n := testing.AllocsPerRun(100, func() { WorkloadOf(pod, "app") }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	check.Equal(t, "allocations", 0, testing.AllocsPerRun(100, func() { WorkloadOf(pod, "app") }))
 }
 
 // podShare is the cpu usage of a pod, in milliCPU, over a share of an interval.
@@ -350,9 +340,7 @@ func TestStartup_IsKeptForNewWorkloads(t *testing.T) {
 	add(2*time.Hour, 1000, 1)
 	add(3*time.Hour, 1000, 1)
 	// (450 · 400 + 600 · 1000) / 1050 = 743: 257 are within the deviation.
-	if len(s.startups) != 0 {
-		t.Errorf("%d startups, want none: it does not differ from usage in general", len(s.startups))
-	}
+	check.Equal(t, "startups: it does not differ from usage in general", 0, len(s.startups))
 }
 
 // With a history of an hour, a full interval decays to 300 · e^(−1/12) = 276 s. The next one is not that after a start. One pod
@@ -411,7 +399,5 @@ func TestStartup_WithinTheClaim(t *testing.T) {
 		}
 	}
 	p.MinHistory = 24 * time.Hour
-	if got := p.OnNode(running("another")).Startup; got != (Startup{}) {
-		t.Errorf("%v without MinHistory, want none", got)
-	}
+	check.Equal(t, "startup without MinHistory", Startup{}, p.OnNode(running("another")).Startup)
 }

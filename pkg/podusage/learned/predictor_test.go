@@ -150,23 +150,15 @@ func TestPrediction(t *testing.T) {
 func TestUsage_Within(t *testing.T) {
 	u := Usage{Mean: 600, P95: 2000, Variance: 1e6, Learned: 500, Startup: 1000}
 	// The largest variance of values in [0, 1,000] is 500².
-	if got, want := u.Within(1000), (Usage{Mean: 600, P95: 1000, Variance: 250000, Learned: 500, Startup: 400}); got != want {
-		t.Errorf("within 1,000: %v, want %v", got, want)
-	}
-	if got := u.Within(4000); got != u {
-		t.Errorf("within 4,000: %v, want %v", got, u)
-	}
-	if got, want := u.Within(0), (Usage{}); got != want {
-		t.Errorf("within nothing: %v, want %v", got, want)
-	}
+	check.Equal(t, "within 1,000", Usage{Mean: 600, P95: 1000, Variance: 250000, Learned: 500, Startup: 400}, u.Within(1000))
+	check.Equal(t, "within 4,000", u, u.Within(4000))
+	check.Equal(t, "within nothing", Usage{}, u.Within(0))
 	for _, tc := range []struct{ usage, want Usage }{
 		{Usage{Mean: 600, P95: 900, Variance: 1e4, Learned: 500}, Usage{Mean: 600, P95: 900, Variance: 1e4, Learned: 500}},
 		{Usage{Mean: 600, P95: 900, Variance: 1e6, Learned: 500}, Usage{Mean: 600, P95: 900, Variance: 250000, Learned: 500}},
 		{Usage{Mean: 600, P95: 2000, Variance: 1e4, Learned: 500}, Usage{Mean: 600, P95: 1000, Variance: 1e4, Learned: 500}},
 	} {
-		if got := tc.usage.Within(1000); got != tc.want {
-			t.Errorf("%v within 1,000: %v, want %v", tc.usage, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprint(tc.usage, " within 1,000"), tc.want, tc.usage.Within(1000))
 	}
 }
 
@@ -176,9 +168,7 @@ func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
 	observation := Observation{Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1}
 	prediction := p.At(p.Statistics.With([]Observation{observation}, ClusterUsage{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
 	pod := podOf("steady", container("4", ""))
-	if allocs := testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }); allocs != 0 {
-		t.Errorf("%v allocations, want 0", allocs)
-	}
+	check.Equal(t, "allocations", 0, testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }))
 }
 
 func TestPrediction_Explain(t *testing.T) {

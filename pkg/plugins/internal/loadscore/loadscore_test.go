@@ -17,6 +17,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
@@ -147,18 +149,12 @@ func TestExtensions_PodState(t *testing.T) {
 				t.Errorf("pod %s: state %v, skipped %v", name, s.Pod, s.Skip)
 			}
 		}
-		if got := pl.PreScore(t.Context(), state, pod, nil).IsSkip(); got != (name == "skipped") {
-			t.Errorf("pod %s: PreScore skips: %v", name, got)
-		}
+		check.Equal(t, fmt.Sprintf("pod %s: PreScore skips", name), name == "skipped", pl.PreScore(t.Context(), state, pod, nil).IsSkip())
 	}
 	check.Equal(t, "asked times in two cycles", 2, asked)
-	decisions, err := testutil.GetCounterMetricValue(deps.Decisions)
-	if err != nil || decisions != 2 {
-		t.Errorf("%v decisions, %v; want 2", decisions, err)
-	}
-	if skipped, err := testutil.GetCounterMetricValue(deps.Skipped); err != nil || skipped != 0 {
-		t.Errorf("%v decisions without load, %v; want 0", skipped, err)
-	}
+	decisions := check.Value(testutil.GetCounterMetricValue(deps.Decisions))(t)
+	check.Equal(t, "decisions", 2, decisions)
+	check.Equal(t, "decisions without load", 0, check.Value(testutil.GetCounterMetricValue(deps.Skipped))(t))
 }
 
 func TestExtensions_NodeScore(t *testing.T) {
@@ -207,13 +203,9 @@ func TestExtensions_OneSnapshotPerCycle(t *testing.T) {
 		}
 		return got
 	}
-	if got := score(state); got != 25 {
-		t.Fatalf("score %d, want 25", got)
-	}
+	check.Require(t, "score", 25, score(state))
 	measure(p, map[string]float64{"a": 0.75})
-	if got := score(state); got != 25 {
-		t.Errorf("score %d in the same cycle, want 25 as before", got)
-	}
+	check.Equal(t, "score in the same cycle as before", 25, score(state))
 	check.Equal(t, "score in the next cycle", int64(75), score(framework.NewCycleState()))
 }
 
@@ -240,9 +232,7 @@ func TestExtensions_CountsOncePerDecision(t *testing.T) {
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
 			}
-			if err := testutil.GatherAndCompare(registry, strings.NewReader(tc.want)); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, testutil.GatherAndCompare(registry, strings.NewReader(tc.want)))
 		})
 	}
 }
@@ -318,9 +308,8 @@ func TestPacking(t *testing.T) {
 		{"the highest target packs to the brim", 99.5, 99, 49.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := loadscore.Packing(tc.utilization, tc.target); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("Packing(%v, %v) = %v, want %v", tc.utilization, tc.target, got, tc.want)
-			}
+			check.Equal(t, fmt.Sprintf("Packing(%v, %v)", tc.utilization, tc.target), tc.want, loadscore.Packing(tc.utilization, tc.target),
+				cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
 }

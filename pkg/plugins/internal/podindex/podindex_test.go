@@ -60,9 +60,8 @@ func TestIndex_Candidates(t *testing.T) {
 		"": 6, "tier=front": 6, "tier=front,app=app-1": 2, "app in (app-1)": 2, "app in (app-1,app-2)": 6, "app!=app-1,track=3": 1,
 		"app=app-9": 0, "app!=app-1": 6,
 	} {
-		if got := len(ix.Candidates("a", check.Value(labels.Parse(selector))(t))); got != want {
-			t.Errorf("%q: looks at %d of 6 classes, want %d", selector, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%q: looks at of 6 classes", selector), want,
+			len(ix.Candidates("a", check.Value(labels.Parse(selector))(t))))
 	}
 }
 

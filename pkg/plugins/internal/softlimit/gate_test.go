@@ -2,6 +2,7 @@ package softlimit_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -164,9 +165,7 @@ func TestGate_EndsWithContext(t *testing.T) {
 	c := newCluster(t, map[string][]string{"a": {"Limit"}})
 	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.loads.Snapshots, c.clock)
 	cancel()
-	if err := leak.Find(leaked); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, leak.Find(leaked))
 }
 
 // A limit whose filter was skipped is not asked.
@@ -190,9 +189,7 @@ func TestGate_Refuse(t *testing.T) {
 		// Preemption tries only nodes whose status is Unschedulable.
 		config.WhenNoneFitsReject: fwk.UnschedulableAndUnresolvable,
 	} {
-		if got := c.gate(t, "Limit", whenNoneFits).Refuse("above the limit").Code(); got != want {
-			t.Errorf("%s: %v, want %v", whenNoneFits, got, want)
-		}
+		check.Equal(t, fmt.Sprint(whenNoneFits, ": Code"), want, c.gate(t, "Limit", whenNoneFits).Refuse("above the limit").Code())
 	}
 }
 
@@ -237,9 +234,7 @@ func TestGate_Relax(t *testing.T) {
 					t.Errorf("%s: %v, want Unschedulable", plugin, status)
 				}
 			}
-			if want := tc.wantWaived != nil; succeeded != want {
-				t.Errorf("PostFilter succeeds: %v, want %v", succeeded, want)
-			}
+			check.Equal(t, "PostFilter succeeds", tc.wantWaived != nil, succeeded)
 			var wantActivated []string
 			if tc.wantWaived != nil {
 				wantActivated = []string{"ns/p"}
@@ -500,9 +495,7 @@ func TestGate_ForgetsPods(t *testing.T) {
 	c.makeRoomFor("deleted", "placed", "replaced", "tried", "waiting")
 	c.loads.Measure(nil, nil)
 	c.wantActivated(t, "ns/waiting")
-	if c.asked != 1 {
-		t.Errorf("%d pods were looked at, want that which waits alone", c.asked)
-	}
+	check.Equal(t, "pods were looked at, want that which waits alone", 1, c.asked)
 }
 
 // The requeued pod is its current version, not the one that began to wait.
