@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -58,9 +59,7 @@ func decodedOf(t *testing.T, content string) *schedulerconfig.KubeSchedulerConfi
 func open(t *testing.T, c *Connection, fields string, o SourceOptions, objects ...runtime.Object) *Cluster {
 	t.Helper()
 	decoded := decodedOf(t, configurationOf(fields))
-	cluster, err := c.Open(t.Context(), Options{Configuration: decoded, Objects: append(objects, node("n1")), Source: o})
-	check.OK(t, err)
-	return cluster
+	return check.Value(c.Open(t.Context(), Options{Configuration: decoded, Objects: append(objects, node("n1")), Source: o}))(t)
 }
 
 // prometheusService is listed by commands that have no Services among their objects.
@@ -97,14 +96,10 @@ func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
 				t.Error("the server was not asked")
 			}
 			for _, r := range s.seen() {
-				if got := r.Header.Values("Authorization"); !slices.Equal(got, []string{"Bearer " + userToken}) {
-					t.Errorf("%s: Authorization %q", r.URL, got)
-				}
+				check.Equal(t, fmt.Sprint(r.URL, ": Authorization"), []string{"Bearer " + userToken}, r.Header.Values("Authorization"))
 			}
 			cluster.Refresh(t.Context())
-			if err := cluster.Sources()[0].Err; err != nil {
-				t.Error(err)
-			}
+			check.OK(t, cluster.Sources()[0].Err)
 		})
 	}
 }
@@ -157,8 +152,7 @@ func TestOpen_AdviceWhereTheProxyIsNoWay(t *testing.T) {
 
 func TestOpen_ReadsDirectly(t *testing.T) {
 	p := &prometheusOf{}
-	server := httptest.NewServer(p)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, p)
 	spec := func(fields string) string {
 		return "metricProvider: {type: Prometheus, address: '" + server.URL + "', " + fields + ownQueries + "}"
 	}
@@ -202,20 +196,14 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 			}
 			cluster := open(t, c, spec(tt.fields), tt.options)
 			source := cluster.Sources()[0]
-			if source.Route != tt.route {
-				t.Errorf("it is reached %s, want %s", source.Route, tt.route)
-			}
+			check.Equal(t, "route", tt.route, source.Route)
 			if tt.err != nil {
 				check.Error(t, source.Err, tt.err...)
 				return
 			}
-			if source.Err != nil {
-				t.Fatal(source.Err)
-			}
+			check.OK(t, source.Err)
 			for _, r := range p.seen()[before:] {
-				if got := r.Header.Get("Authorization"); got != tt.want {
-					t.Errorf("Authorization %q, want %q", got, tt.want)
-				}
+				check.Equal(t, "Authorization", tt.want, r.Header.Get("Authorization"))
 				if prefix := strings.HasPrefix(r.URL.Path, "/other"); prefix != (tt.options.Address != "") {
 					t.Errorf("path %s", r.URL.Path)
 				}
@@ -231,8 +219,7 @@ func TestSourceOptions_HTTPConfigFileIsAlone(t *testing.T) {
 func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("thanos.monitoring.svc", nil, nil)
 	check.OK(t, err)
-	pair, err := tls.X509KeyPair(certificate, key)
-	check.OK(t, err)
+	pair := check.Value(tls.X509KeyPair(certificate, key))(t)
 	p := &prometheusOf{}
 	server := httptest.NewUnstartedServer(p)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
@@ -246,9 +233,7 @@ func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 		return "metricProvider: {type: Prometheus, address: 'https://" + host + ":9091', tokenFile: /absent/token, insecureSkipVerify: true, " + ownQueries + "}"
 	}
 	c := newAPIServer(t).connect(t, false)
-	if err := open(t, c, spec("thanos.monitoring.svc"), options).Sources()[0].Err; err != nil {
-		t.Error(err)
-	}
+	check.OK(t, open(t, c, spec("thanos.monitoring.svc"), options).Sources()[0].Err)
 	if seen := p.seen(); len(seen) == 0 || seen[0].Header.Get("Authorization") != "Bearer of-a-file" {
 		t.Errorf("seen %v", seen)
 	}
@@ -287,9 +272,7 @@ func TestOpen_Extenders(t *testing.T) {
 	_, err := c.Open(t.Context(), o)
 	check.Error(t, err, "extenders")
 	o.IgnoreExtenders = true
-	if _, err := c.Open(t.Context(), o); err != nil {
-		t.Error(err)
-	}
+	check.Value(c.Open(t.Context(), o))(t)
 	if len(decoded.Extenders) != 1 {
 		t.Error("the configuration was changed")
 	}
@@ -318,12 +301,11 @@ func TestServiceProxy_Redirects(t *testing.T) {
 		mu.Unlock()
 	}
 	var elsewhere []string
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	other := check.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		elsewhere = append(elsewhere, r.Header.Get("Authorization"))
 		mu.Unlock()
 	}))
-	t.Cleanup(other.Close)
 	s.services["monitoring/http:prometheus:80"] = http.RedirectHandler(other.URL, http.StatusFound)
 	check.Error(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, "redirected to another server")
 	mu.Lock()
@@ -337,29 +319,23 @@ func TestServiceProxy_DropsCredentials(t *testing.T) {
 	s, p := newAPIServer(t), &prometheusOf{}
 	s.services["monitoring/http:prometheus:80"] = p
 	c := s.connect(t, false)
-	server, err := url.Parse("http://prometheus.monitoring.svc")
-	check.OK(t, err)
-	apiServer, err := url.Parse(s.URL + s.path)
-	check.OK(t, err)
+	server := check.Value(url.Parse("http://prometheus.monitoring.svc"))(t)
+	apiServer := check.Value(url.Parse(s.URL + s.path))(t)
 	client := http.Client{
 		Transport: &serviceProxy{
 			next: c.http.Transport, apiServer: apiServer, server: server,
 			proxy: apiServer.JoinPath("/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy"),
 		},
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.String()+"/a", http.NoBody)
-	check.OK(t, err)
+	r := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.String()+"/a", http.NoBody))(t)
 	for name, value := range map[string]string{"Authorization": "Bearer token-of-the-source", "Cookie": "session=1", "User-Agent": "plimsoll", "Accept": "a/b"} {
 		r.Header.Set(name, value)
 	}
-	resp, err := client.Do(r)
-	check.OK(t, err)
+	resp := check.Value(client.Do(r))(t)
 	_ = resp.Body.Close()
 	seen := s.seen()[0].Header
 	for name, want := range map[string]string{"Authorization": "Bearer " + userToken, "Cookie": "", "Accept": "a/b"} {
-		if got := seen.Get(name); got != want {
-			t.Errorf("the API server sees %s: %q, want %q", name, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("the API server sees %s", name), want, seen.Get(name))
 	}
 	if seen.Get("User-Agent") == "plimsoll" {
 		t.Error("the API server is not told by what program it is asked")

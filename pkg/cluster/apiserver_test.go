@@ -53,8 +53,7 @@ func newAPIServer(t *testing.T, objects ...runtime.Object) *apiServer {
 // connect returns a connection to the server.
 func (s *apiServer) connect(t *testing.T, inPod bool) *Connection {
 	t.Helper()
-	c, err := Connect(&rest.Config{Host: s.URL + s.path, BearerToken: userToken}, "default", inPod)
-	check.OK(t, err)
+	c := check.Value(Connect(&rest.Config{Host: s.URL + s.path, BearerToken: userToken}, "default", inPod))(t)
 	c.namespaceFile = filepath.Join(t.TempDir(), "namespace")
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c

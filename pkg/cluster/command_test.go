@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestCommand(t *testing.T) {
@@ -45,9 +47,7 @@ func TestCommand(t *testing.T) {
 		{"another program", Chosen{"context": {"a"}}, Call("curl", "-sS", "http://p/?query=1"), "curl -sS 'http://p/?query=1'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.command.For(tt.chosen); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			check.Equal(t, "For", tt.want, tt.command.For(tt.chosen))
 		})
 	}
 }

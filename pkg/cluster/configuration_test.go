@@ -130,14 +130,9 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 		binding("tenant", "evil", "view"),
 		binding("volcano-system", "volcano", "scheduler"),
 	})...)
-	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	check.OK(t, err)
-	if found.Err != nil {
-		t.Fatal(found.Err)
-	}
-	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; found.Origin != want {
-		t.Errorf("origin %q, want %q", found.Origin, want)
-	}
+	found := check.Value(s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{}))(t)
+	check.OK(t, found.Err)
+	check.Equal(t, "origin", "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll", found.Origin)
 	if w := found.Workload; w.Release != "plimsoll" || w.ChartVersion != "0.1.0" {
 		t.Errorf("workload %+v, want one of release plimsoll", w)
 	}
@@ -218,8 +213,7 @@ func TestConfiguration_OfTheOperator(t *testing.T) {
 	c.Command, c.Args = []string{"/bin/kube-scheduler"}, []string{"--config", "/etc/kubernetes/config.yaml"}
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/etc/kubernetes/"}}
 	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding(d.Namespace, d.Name, "scheduler")})...)
-	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	check.OK(t, err)
+	found := check.Value(s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{}))(t)
 	if found.Err != nil || found.Workload.Namespace != d.Namespace || found.Workload.Name != d.Name || found.Workload.Release != "" {
 		t.Errorf("found %+v", found)
 	}
@@ -374,8 +368,7 @@ func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
 	if provider.ClusterName != "prod" || provider.Token != "" || provider.ApplicationKey != "" {
 		t.Errorf("arguments %+v", provider)
 	}
-	cluster, err := c.Open(t.Context(), Options{Configuration: found.Decoded, Objects: []runtime.Object{node("n1")}})
-	check.OK(t, err)
+	cluster := check.Value(c.Open(t.Context(), Options{Configuration: found.Decoded, Objects: []runtime.Object{node("n1")}}))(t)
 	check.Error(t, cluster.Sources()[0].Err, "METRICS_PROVIDER_TOKEN, write --source-token-file FILE",
 		"METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE")
 }

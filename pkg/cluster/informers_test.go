@@ -32,15 +32,13 @@ func TestFollowed(t *testing.T) {
 	}
 
 	changes := make(chan string)
-	if err := f.OnChange(func(object runtime.Object, gone bool) {
+	check.OK(t, f.OnChange(func(object runtime.Object, gone bool) {
 		pod := object.(*corev1.Pod)
 		select {
 		case changes <- fmt.Sprint(pod.Name, " ", pod.UID, " ", gone):
 		case <-ctx.Done():
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	present := []string{<-changes, <-changes}
 	if slices.Sort(present); !slices.Equal(present, []string{"placed 1 false", "waiting 2 false"}) {
 		t.Errorf("present objects %q, want both pods", present)
@@ -49,18 +47,12 @@ func TestFollowed(t *testing.T) {
 	// A pod was deleted and created anew, and the watch shows only the new one.
 	recreated := placed.DeepCopy()
 	recreated.UID = "3"
-	if _, err := client.CoreV1().Pods("a").Update(ctx, recreated, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(client.CoreV1().Pods("a").Update(ctx, recreated, metav1.UpdateOptions{}))(t)
 	for _, want := range []string{"placed 1 true", "placed 3 false"} {
-		if got := <-changes; got != want {
-			t.Fatalf("change %q, want %q: the pod of UID 1 is gone, and that of UID 3 is present", got, want)
-		}
+		check.Require(t, "change: the pod of UID 1 is gone, and that of UID 3 is present", want, <-changes)
 	}
 	check.OK(t, client.CoreV1().Pods("a").Delete(ctx, "waiting", metav1.DeleteOptions{}))
-	if got := <-changes; got != "waiting 2 true" {
-		t.Errorf("change %q, want that the waiting pod is gone", got)
-	}
+	check.Equal(t, "change, want that the waiting pod is gone", "waiting 2 true", <-changes)
 	if _, exists, err := pods.GetStore().GetByKey("a/waiting"); exists || err != nil {
 		t.Errorf("the store has the deleted pod, %v", err)
 	}

@@ -20,8 +20,7 @@ import (
 )
 
 func TestKindsAreThoseOfTheSimulation(t *testing.T) {
-	all, err := kinds()
-	check.OK(t, err)
+	all := check.Value(kinds())(t)
 	var got []string
 	for _, k := range all {
 		got = append(got, k.GroupVersion().String()+"/"+k.Resource)
@@ -75,8 +74,7 @@ func TestConnection_RefusesAllButReads(t *testing.T) {
 		t.Errorf("sent %s %s", seen[0].Method, seen[0].URL)
 	}
 
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/clusters/one/api/v1/nodes", http.NoBody)
-	check.OK(t, err)
+	request := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/clusters/one/api/v1/nodes", http.NoBody))(t)
 	request.Header.Set("Upgrade", "websocket")
 	if _, err := c.http.Do(request); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("upgrade: error %v, want ErrReadOnly", err)
@@ -102,8 +100,7 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 	// An API server before Kubernetes 1.37 does not know devicetaintrules, and its scheduler reads none.
 	s.unknown, s.forbidden = []string{"resourceclaims", "devicetaintrules"}, []string{"csinodes"}
 	c := s.connect(t, false)
-	objects, err := c.Objects(t.Context())
-	check.OK(t, err)
+	objects := check.Value(c.Objects(t.Context()))(t)
 	var got []string
 	for _, object := range objects.All {
 		got = append(got, reflect.TypeOf(object).Elem().Name()+" "+object.(metav1.Object).GetName())
@@ -116,9 +113,7 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 		got = append(got, m.Resource+"."+m.Group+": "+m.Grant)
 	}
 	want := []string{"resourceclaims.resource.k8s.io: ", "csinodes.storage.k8s.io: " + c.Grant(t.Context(), "list", "storage.k8s.io", "csinodes")}
-	if !slices.Equal(got, want) {
-		t.Errorf("missing %q, want %q", got, want)
-	}
+	check.Equal(t, "missing", want, got)
 	for _, r := range s.seen() {
 		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
 			continue

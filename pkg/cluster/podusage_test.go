@@ -24,7 +24,7 @@ import (
 func podServer(t *testing.T, ofPods string, series func(query string) []string) *httptest.Server {
 	t.Helper()
 	nodes := &prometheusOf{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
 		if !strings.Contains(query, ofPods) {
 			nodes.ServeHTTP(w, r)
@@ -33,7 +33,6 @@ func podServer(t *testing.T, ofPods string, series func(query string) []string) 
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+strings.Join(series(query), ",")+`]}}`)
 	}))
-	t.Cleanup(server.Close)
 	return server
 }
 
@@ -59,8 +58,7 @@ func TestCluster_PodUsage(t *testing.T) {
 	wrong.Name, wrong.UID = "wrong", "wrong"
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, append(runningPods("shop"), wrong)...)
-	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll)
-	check.OK(t, err)
+	usages := check.Value(cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll))(t)
 	of := func(pod string, r load.Resource) sim.PodResource {
 		return sim.PodResource{Namespace: "shop", Pod: pod, Resource: r}
 	}
@@ -72,11 +70,10 @@ func TestCluster_PodUsage(t *testing.T) {
 			t.Errorf("%+v is known to use %+v", unknown, u)
 		}
 	}
-	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	hanging := check.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices that the client leaves
 		<-r.Context().Done()
 	}))
-	t.Cleanup(hanging.Close)
 	spec := cluster.Sources()[0].Spec
 	spec.MetricProvider.Address, spec.MetricProvider.Timeout.Duration = hanging.URL, time.Millisecond
 	if _, err := cluster.podUsage(t.Context(), spec, metav1.NamespaceAll); err == nil {
@@ -103,8 +100,7 @@ func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, timeout: 1m, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{},
 		runningPods("shop", "other")...)
-	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
-	check.OK(t, err)
+	usages := check.Value(cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop"))(t)
 	u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]
 	if len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
@@ -114,7 +110,7 @@ func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 // Metrics-server is asked for the pods of the namespace alone.
 func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
 	api := newAPIServer(t)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != api.path+"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods" {
 			api.ServeHTTP(w, r)
 			return
@@ -123,13 +119,10 @@ func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
 		_, _ = io.WriteString(w, `{"items":[{"metadata":{"namespace":"shop","name":"web"},`+
 			`"containers":[{"name":"main","usage":{"cpu":"250m","memory":"1Gi"}}]}]}`)
 	}))
-	t.Cleanup(server.Close)
-	conn, err := Connect(&rest.Config{Host: server.URL + api.path, BearerToken: userToken}, "default", false)
-	check.OK(t, err)
+	conn := check.Value(Connect(&rest.Config{Host: server.URL + api.path, BearerToken: userToken}, "default", false))(t)
 	t.Cleanup(conn.http.CloseIdleConnections)
 	cluster := open(t, conn, "metricProvider: {type: KubernetesMetricsServer}", SourceOptions{}, runningPods("shop", "other")...)
-	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
-	check.OK(t, err)
+	usages := check.Value(cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop"))(t)
 	if u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]; len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
 	}
@@ -153,12 +146,10 @@ func TestCluster_PodUsageReader(t *testing.T) {
 	}
 	decoded := decodedOf(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"+
 		profile("a", "http://127.0.0.1:1")+profile("b", server.URL)+"- schedulerName: stock\n")
-	cluster, err := newAPIServer(t).connect(t, false).Open(t.Context(),
-		Options{Configuration: decoded, Objects: append(runningPods("shop"), node("n1"))})
-	check.OK(t, err)
+	cluster := check.Value(newAPIServer(t).connect(t, false).Open(t.Context(),
+		Options{Configuration: decoded, Objects: append(runningPods("shop"), node("n1"))}))(t)
 	for _, names := range [][]string{{"b"}, {"stock", "b", "a"}, {"a", "b"}} {
-		usages, err := cluster.PodUsageReader(names)(t.Context(), "shop")
-		check.OK(t, err)
+		usages := check.Value(cluster.PodUsageReader(names)(t.Context(), "shop"))(t)
 		if u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]; u.Usage != 250 {
 			t.Errorf("profiles %v: shop/web uses %+v, want 250m of CPU", names, u)
 		}

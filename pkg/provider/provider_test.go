@@ -1,8 +1,8 @@
 package provider
 
 import (
+	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -133,9 +133,8 @@ func TestSourcesAreShared(t *testing.T) {
 				}
 			}
 			for field, varied := range variations {
-				if shared := reflect.DeepEqual(sourceSpecOf(tc.spec), sourceSpecOf(varied)); shared != unused[field] {
-					t.Errorf("with another %s the source is shared: %v, want %v", field, shared, unused[field])
-				}
+				check.Equal(t, fmt.Sprintf("with another %s the source is shared", field), unused[field],
+					reflect.DeepEqual(sourceSpecOf(tc.spec), sourceSpecOf(varied)))
 			}
 		})
 	}
@@ -161,8 +160,7 @@ func openStatistics(
 
 func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
-	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
-	check.OK(t, err)
+	first := check.Value(openModel(t, p, h, prometheusSpec(), podusage.ByRequests{}))(t)
 	otherWindow, otherAddress := prometheusSpec(), prometheusSpec()
 	otherWindow.Window.Duration = time.Minute
 	otherAddress.MetricProvider.Address = "http://other"
@@ -175,14 +173,10 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 		{"another window", otherWindow, true},
 		{"another address", otherAddress, false},
 	} {
-		model, err := openModel(t, p, h, tc.spec, podusage.ByRequests{})
-		check.OK(t, err)
-		if got := model.Snapshots() == first.Snapshots(); got != tc.shared {
-			t.Errorf("%s: the snapshots are shared: %v, want %v", tc.name, got, tc.shared)
-		}
+		model := check.Value(openModel(t, p, h, tc.spec, podusage.ByRequests{}))(t)
+		check.Equal(t, tc.name+": the snapshots are shared", tc.shared, model.Snapshots() == first.Snapshots())
 	}
-	elsewhere, err := openModel(t, p, newHandle(), prometheusSpec(), podusage.ByRequests{})
-	check.OK(t, err)
+	elsewhere := check.Value(openModel(t, p, newHandle(), prometheusSpec(), podusage.ByRequests{}))(t)
 	if elsewhere.Snapshots() == first.Snapshots() {
 		t.Error("two clusters share the snapshots of one")
 	}
@@ -190,8 +184,7 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 
 func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
-	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
-	check.OK(t, err)
+	first := check.Value(openModel(t, p, h, prometheusSpec(), podusage.ByRequests{}))(t)
 	otherWindow, otherTrust := prometheusSpec(), prometheusSpec()
 	otherWindow.Window.Duration = time.Minute
 	otherTrust.DriftTolerance = 5
@@ -206,23 +199,18 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 		{"another window", otherWindow, podusage.ByRequests{}, false},
 		{"another trust", otherTrust, podusage.ByRequests{}, false},
 	} {
-		model, err := openModel(t, p, h, tc.spec, tc.estimator)
-		check.OK(t, err)
-		if got := model == first; got != tc.shared {
-			t.Errorf("%s: the model is shared: %v, want %v", tc.name, got, tc.shared)
-		}
+		model := check.Value(openModel(t, p, h, tc.spec, tc.estimator))(t)
+		check.Equal(t, tc.name+": the model is shared", tc.shared, model == first)
 	}
 }
 
 func TestOpen_Quantile(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
-	mean, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
-	check.OK(t, err)
+	mean := check.Value(openModel(t, p, h, prometheusSpec(), podusage.ByRequests{}))(t)
 	quantile := func(fraction float64) *estimate.Model {
 		request := reading.ForLoad(prometheusSpec(), podusage.ByRequests{})
 		request.Fraction = fraction
-		reader, err := p.Open(t.Context(), h, request)
-		check.OK(t, err)
+		reader := check.Value(p.Open(t.Context(), h, request))(t)
 		model := reader.Model(load.CPU)
 		if got := model.Config(); got.Fraction != fraction || got.Window != prometheusSpec().Window.Duration {
 			t.Errorf("a model of %+v, want the quantile %v", got, fraction)
@@ -241,9 +229,7 @@ func TestOpen_Quantile(t *testing.T) {
 func TestProvider_UsesAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{Dir: "/absent"})
 	_, err := openModel(t, p, newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
-	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
-		t.Errorf("got error %v, want one that names the account's token", err)
-	}
+	check.Error(t, err, "/absent/token")
 }
 
 func statisticsSpec() config.StatisticsSpec {
@@ -282,8 +268,7 @@ func TestPodSourcesAreShared(t *testing.T) {
 
 func TestStatisticsAreShared(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
-	first, err := openStatistics(t, p, h, prometheusSpec(), statisticsSpec())
-	check.OK(t, err)
+	first := check.Value(openStatistics(t, p, h, prometheusSpec(), statisticsSpec()))(t)
 	otherWindow, otherAddress, otherHistory, otherLabel := prometheusSpec(), prometheusSpec(), statisticsSpec(), statisticsSpec()
 	otherWindow.Window.Duration = time.Minute
 	otherAddress.MetricProvider.Address = "http://other"
@@ -301,11 +286,8 @@ func TestStatisticsAreShared(t *testing.T) {
 		{"another history", prometheusSpec(), otherHistory, false},
 		{"another label", prometheusSpec(), otherLabel, false},
 	} {
-		got, err := openStatistics(t, p, h, tc.spec, tc.statistics)
-		check.OK(t, err)
-		if (got == first) != tc.shared {
-			t.Errorf("%s: the statistics are shared: %v, want %v", tc.name, got == first, tc.shared)
-		}
+		got := check.Value(openStatistics(t, p, h, tc.spec, tc.statistics))(t)
+		check.Equal(t, tc.name+": the statistics are shared", tc.shared, got == first)
 	}
 	elsewhere, err := openStatistics(t, p, newHandle(), prometheusSpec(), statisticsSpec())
 	if err != nil || elsewhere == first {
@@ -320,7 +302,7 @@ func TestStatistics(t *testing.T) {
 		usage = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"shop","pod":"db-0"},"value":[1700000000,"0.25"]}]}}`
 		none  = `{"status":"success","data":{"resultType":"vector","result":[]}}`
 	)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch query := r.FormValue("query"); {
 		case r.URL.Path == "/apis/metrics.k8s.io/v1beta1/pods":
 			_, _ = w.Write([]byte(pods))
@@ -330,7 +312,6 @@ func TestStatistics(t *testing.T) {
 			_, _ = w.Write([]byte(usage))
 		}
 	}))
-	t.Cleanup(server.Close)
 	for name, metricProvider := range map[string]config.MetricProviderSpec{
 		"Prometheus":     {Type: config.Prometheus, Address: server.URL, Timeout: metav1.Duration{Duration: time.Minute}},
 		"metrics-server": {Type: config.KubernetesMetricsServer},
@@ -345,8 +326,7 @@ func TestStatistics(t *testing.T) {
 			}
 			h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(pod), 0), kubeConfig: &rest.Config{Host: server.URL}}
 			p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
-			publisher, err := openStatistics(t, p, h, config.LoadSpec{MetricProvider: metricProvider}, statisticsSpec())
-			check.OK(t, err)
+			publisher := check.Value(openStatistics(t, p, h, config.LoadSpec{MetricProvider: metricProvider}, statisticsSpec()))(t)
 			if publisher.Latest().Len() != 0 {
 				t.Error("statistics are known before the pods are")
 			}
@@ -368,8 +348,6 @@ func TestStatistics_UseAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{Dir: "/absent"})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = "https://prometheus"
-	if _, err := openStatistics(t, p, newHandle(), spec, statisticsSpec()); err == nil ||
-		!strings.Contains(err.Error(), "/absent/token") {
-		t.Errorf("got error %v, want one that names the account's token", err)
-	}
+	_, err := openStatistics(t, p, newHandle(), spec, statisticsSpec())
+	check.Error(t, err, "/absent/token")
 }

@@ -1,8 +1,8 @@
 package provider
 
 import (
+	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,11 +27,10 @@ import (
 // TestNewOnDemand_ReadsWhenAsked has a source that can be read, one that cannot be reached, and one that cannot be opened.
 func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"n"},"timestamp":"2026-01-01T00:00:00Z","usage":{"cpu":"1"}}]}`))
 	}))
-	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}}}
 	check.OK(t, h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node))
@@ -42,15 +41,10 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	unreachable.MetricProvider.Address = "http://127.0.0.1:1"
 	unopened.MetricProvider.CAFile = "/absent/ca.crt"
 	for _, spec := range []config.LoadSpec{metricsServer, unreachable, unopened, metricsServer} {
-		if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Value(openModel(t, p, h, spec, podusage.ByRequests{}))(t)
 	}
-	publisher, err := openStatistics(t, p, h, unreachable, statisticsSpec())
-	check.OK(t, err)
-	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests before Refresh", n)
-	}
+	publisher := check.Value(openStatistics(t, p, h, unreachable, statisticsSpec()))(t)
+	check.Equal(t, "requests before Refresh", 0, requests.Load())
 	for n := range int32(2) {
 		p.Refresh(t.Context())
 		if got := requests.Load(); got != n+1 {
@@ -58,9 +52,7 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 		}
 	}
 	all := p.Sources()
-	if len(all) != 3 {
-		t.Fatalf("%d sources, want 3: %+v", len(all), all)
-	}
+	check.Require(t, fmt.Sprintf("sources: %+v", all), 3, len(all))
 	for i, want := range []struct{ label, err string }{
 		{"KubernetesMetricsServer", ""}, {"Prometheus", "127.0.0.1:1"}, {"Prometheus (2)", "metricProvider.caFile"},
 	} {
@@ -83,7 +75,7 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 
 // TestNewOnDemand_UnmeasuredErr has a Prometheus that refuses the memory of pods.
 func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.FormValue("query"), "memory") {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"too many samples"}`))
@@ -92,16 +84,13 @@ func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
 		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` +
 			`{"metric":{"namespace":"shop","pod":"a"},"value":[1700000000,"1"]}]}}`))
 	}))
-	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	check.OK(t, h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}, nil)
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = server.URL
-	if _, err := openStatistics(t, p, h, spec, statisticsSpec()); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(openStatistics(t, p, h, spec, statisticsSpec()))(t)
 	p.Refresh(t.Context())
 	all := p.AllStatistics()
 	if len(all) != 1 || all[0].Err != nil || all[0].UnmeasuredErr == nil || !strings.Contains(all[0].UnmeasuredErr.Error(), "too many samples") ||
@@ -113,13 +102,12 @@ func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
 func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
 	var mu sync.Mutex
 	reads := map[string]int{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		reads[r.URL.Path]++
 		_, _ = w.Write([]byte(`{"items":[]}`))
 	}))
-	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
 	spec := prometheusSpec()
 	spec.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}

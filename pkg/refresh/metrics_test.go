@@ -75,9 +75,8 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 	}
 	refresh()
 
-	if n, err := testutil.GetHistogramMetricCount(w.metrics.durations.WithLabelValues("fake")); err != nil || n != 3 {
-		t.Errorf("%d durations observed (%v), want 3", n, err)
-	}
+	check.Equal(t, "durations observed", 3,
+		check.Value(testutil.GetHistogramMetricCount(w.metrics.durations.WithLabelValues("fake")))(t))
 	compare(`
 # HELP plimsoll_contested_nodes [ALPHA] Nodes of the last refresh about which sets of scrape targets differ. Their pods' requests decide.
 # TYPE plimsoll_contested_nodes gauge
@@ -258,16 +257,10 @@ func TestMoments_MakeWindows(t *testing.T) {
 		check.OK(t, w.Refresh(ctx))
 		step.five.Known, step.ten.Known = true, true
 		five, ten := tables()
-		if diff := cmp.Diff(
-			load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()}, five, approximately,
-		); diff != "" {
-			t.Errorf("minute %d, over five minutes (-want +got):\n%s", minute, diff)
-		}
-		if diff := cmp.Diff(
-			load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()}, ten, approximately,
-		); diff != "" {
-			t.Errorf("minute %d, over ten minutes (-want +got):\n%s", minute, diff)
-		}
+		check.Equal(t, fmt.Sprintf("minute %d, over five minutes", minute),
+			load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()}, five, approximately)
+		check.Equal(t, fmt.Sprintf("minute %d, over ten minutes", minute),
+			load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()}, ten, approximately)
 	}
 }
 
@@ -276,9 +269,7 @@ func TestMoments_StoreASampleOnce(t *testing.T) {
 	for range 3 { // metrics-server answers the same until it has scraped again
 		m.add(start, load.Stats{load.CPU: known(0.5)}, window, window)
 	}
-	if len(m) != 1 {
-		t.Errorf("%d samples kept, want 1", len(m))
-	}
+	check.Equal(t, "samples kept", 1, len(m))
 }
 
 // A moment that is itself a mean reaches back by its span: what began within the last minute is not measured for all of it.
@@ -292,9 +283,7 @@ func TestMoments_OfAMeanReachBack(t *testing.T) {
 		src.respond(load.Sample{Node: "a", End: start.Add(time.Duration(i) * 15 * time.Second), Stats: load.Stats{load.CPU: mean}})
 		clock.SetTime(start.Add(time.Duration(i) * 15 * time.Second))
 		check.OK(t, w.Refresh(t.Context()))
-		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].Window; got != want {
-			t.Errorf("refresh %d: measured over %v, want %v", i, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("refresh %d: measured over", i), want, w.Publisher().Latest().Over(window).Node("a")[load.CPU].Window)
 	}
 }
 
@@ -320,9 +309,7 @@ func TestMoments_EachResourceHasItsOwnSpan(t *testing.T) {
 	}
 	_, cpu := m.over(window, load.CPU)
 	_, memory := m.over(window, load.Memory)
-	if cpu != 5*time.Minute || memory != time.Minute {
-		t.Errorf("cpu spans %v and memory %v, want 5m and 1m", cpu, memory)
-	}
+	check.Equal(t, "spans of cpu and memory", [2]time.Duration{5 * time.Minute, time.Minute}, [2]time.Duration{cpu, memory})
 }
 
 func TestMoments_AreWeightedByTime(t *testing.T) {

@@ -3,13 +3,13 @@ package refresh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -180,9 +180,8 @@ func TestRefresh_KeepsTheLastDeviation(t *testing.T) {
 		clock.SetTime(start.Add(step.after))
 		src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}}})
 		check.OK(t, w.Refresh(ctx))
-		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].StdDev; got != step.want {
-			t.Errorf("after %v: deviation %v, want %v", step.after, got, step.want)
-		}
+		check.Equal(t, fmt.Sprintf("after %v: deviation", step.after), step.want,
+			w.Publisher().Latest().Over(window).Node("a")[load.CPU].StdDev)
 	}
 }
 
@@ -354,9 +353,8 @@ func TestRefresh_KeepsTheSpan(t *testing.T) {
 	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: cpu, load.Memory: known(0.5)}})
 	check.OK(t, w.Refresh(ctx))
 	got := w.Publisher().Latest().Over(window).Node("a")
-	if got[load.CPU].Window != 10*time.Minute || got[load.Memory].Window != window {
-		t.Errorf("cpu is over %v and memory over %v, want 10m and 5m", got[load.CPU].Window, got[load.Memory].Window)
-	}
+	check.Equal(t, "windows of cpu and memory", [2]time.Duration{10 * time.Minute, window},
+		[2]time.Duration{got[load.CPU].Window, got[load.Memory].Window})
 }
 
 func TestRefresh_DoesNotChangeEarlierSnapshots(t *testing.T) {
@@ -367,9 +365,7 @@ func TestRefresh_DoesNotChangeEarlierSnapshots(t *testing.T) {
 	earlier := w.Publisher().Latest()
 	src.respond(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), Stats: load.Stats{load.CPU: known(0.75)}})
 	check.OK(t, w.Refresh(ctx))
-	if got := earlier.Over(window).Node("a")[load.CPU].Mean; got != 0.25 {
-		t.Errorf("the earlier snapshot says %v, want 0.25 as before", got)
-	}
+	check.Equal(t, "the earlier snapshot says as before", 0.25, earlier.Over(window).Node("a")[load.CPU].Mean)
 }
 
 func TestRefresh_ForgetsNodesBeyondMaxAge(t *testing.T) {
@@ -475,9 +471,7 @@ func TestRefresh_LogsChangesOnce(t *testing.T) {
 	}
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 	for line, want := range map[string]int{"Load cannot be read": 2, "Load still cannot be read": 0, "Load can be read again": 2, "Load read": 6} {
-		if got := strings.Count(logged, line); got != want {
-			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
-		}
+		check.Equal(t, fmt.Sprintf("times that %q is logged: %s", line, logged), want, strings.Count(logged, line))
 	}
 	if lines := strings.Count(logged, "\n"); lines > 10 {
 		t.Errorf("%d lines logged, want 10:\n%s", lines, logged)
@@ -508,9 +502,7 @@ func TestRefresh_LogsAlternationRarely(t *testing.T) {
 	if len(lines) > 6+14 || !strings.Contains(logged, "changesNotLogged=") {
 		t.Errorf("%d lines in 70 minutes, want at most 20 and the number of changes between them:\n%s", len(lines), logged)
 	}
-	if last := lines[len(lines)-1]; !strings.Contains(last, "Load cannot be read") {
-		t.Errorf("the last line is %q, want that load cannot be read", last)
-	}
+	check.Contains(t, lines[len(lines)-1], "Load cannot be read")
 }
 
 func TestWatcher_ServesAllReaders(t *testing.T) {
@@ -520,9 +512,7 @@ func TestWatcher_ServesAllReaders(t *testing.T) {
 	requirements, loosest := w.registered()
 	want := load.Requirements{Windows: []time.Duration{window, 15 * time.Minute}, RefreshInterval: 10 * time.Second}
 	check.Equal(t, "requirements", want, requirements)
-	if want := (load.Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}); loosest != want {
-		t.Errorf("trust is %+v, want %+v", loosest, want)
-	}
+	check.Equal(t, "trust", load.Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}, loosest)
 }
 
 // run starts the watcher. Each fetch, numbered from 1, sends its number to fetched and fails with the error that next returns.
@@ -694,9 +684,7 @@ func TestRefresh_NodeMetrics(t *testing.T) {
 			check.OK(t, w.Refresh(ctx))
 			latest := w.Publisher().Latest()
 			for metric, want := range tc.want {
-				if diff := cmp.Diff(want, metricOf(latest, metric, "a", "b", "c")); diff != "" {
-					t.Errorf("metric %s (-want +got):\n%s", metric, diff)
-				}
+				check.Equal(t, fmt.Sprintf("metric %s", metric), want, metricOf(latest, metric, "a", "b", "c"))
 			}
 			check.Equal(t, "the snapshot of before has changed", load.MetricTable{"a": was(1), "b": was(2)}, metricOf(earlier, "x", "a", "b", "c"))
 		})
@@ -727,9 +715,7 @@ func TestRefresh_LoadFailsBesideNodeMetrics(t *testing.T) {
 	check.Equal(t, "node metric", want, metricOf(w.Publisher().Latest(), "x", "a"))
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 	for line, want := range map[string]int{"Load cannot be read": 1, "Load can be read again": 0, "Load read": 1} {
-		if got := strings.Count(logged, line); got != want {
-			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
-		}
+		check.Equal(t, fmt.Sprintf("times that %q is logged: %s", line, logged), want, strings.Count(logged, line))
 	}
 	wantCounter(t, w.metrics.refreshes.WithLabelValues("fake", resultError), 6)
 	wantCounter(t, w.metrics.refreshes.WithLabelValues("fake", resultSuccess), 1)
@@ -755,9 +741,7 @@ func TestRefresh_NodeMetricsAlone(t *testing.T) {
 	w.metrics.register(w)
 	check.OK(t, w.Refresh(ctx))
 	check.Equal(t, "asked", source.Request{Metrics: []string{"x", "w", "v"}}, asked)
-	if got := metricOf(w.Publisher().Latest(), "x", "a")["a"].Value; got != 1 {
-		t.Errorf("value %v, want 1", got)
-	}
+	check.Equal(t, "value", 1, metricOf(w.Publisher().Latest(), "x", "a")["a"].Value)
 	if _, err := registry.Gather(); err != nil {
 		t.Errorf("metrics of the watcher: %v", err)
 	}

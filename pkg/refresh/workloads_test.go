@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,13 +92,12 @@ func newPodCluster(t *testing.T, src source.PodSource, label string) *podCluster
 		pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 	}
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	err := nodes.Add(
+	check.OK(t, nodes.Add(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{
 			Capacity:    corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi")},
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7"), corev1.ResourceMemory: resource.MustParse("30Gi")},
 		}},
-	)
-	check.OK(t, err)
+	))
 	c.WorkloadWatcher = NewWorkloadWatcher(WorkloadConfig{
 		Source: src, Label: "fake", Pods: corelisters.NewPodLister(c.pods), Nodes: corelisters.NewNodeLister(nodes),
 		HasSynced: func() bool { return true }, History: day, WorkloadLabel: label, Clock: c.clock, Metrics: NewMetrics(c.registry),
@@ -186,9 +186,7 @@ func TestWorkloads_Lifecycle(t *testing.T) {
 	c.add(t, web, migrate, report, ownedPod("kube-system", "DaemonSet", "agent", "aaaaa"))
 	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100, "shop/migrate-aaaaa": 2000, "shop/report-29384756-aaaaa": 500})
 	c.refresh(t)
-	if got := c.Publisher().Latest().Len(); got != 3 {
-		t.Errorf("%d workloads are known, want 3", got)
-	}
+	check.Equal(t, "workloads are known", 3, c.Publisher().Latest().Len())
 
 	// The Deployment is renamed, which makes it a new one; the Job has run; the CronJob runs again.
 	frontend := ownedPod("shop", "ReplicaSet", "frontend-7f6f8c7b9d", "ccccc")
@@ -223,9 +221,7 @@ func TestWorkloads_Lifecycle(t *testing.T) {
 	}
 	c.clock.Step(2*day + time.Minute)
 	c.refresh(t)
-	if got := c.Publisher().Latest().Len(); got != 1 {
-		t.Errorf("%d workloads are known three days later, want the one that lives", got)
-	}
+	check.Equal(t, "workloads are known three days later, want the one that lives", 1, c.Publisher().Latest().Len())
 }
 
 func TestWorkloads_TenantsAreApart(t *testing.T) {
@@ -261,9 +257,7 @@ func TestWorkloads_Label(t *testing.T) {
 	src.cpu(map[string]float64{"shop/blue-6d5f8c7b9d-aaaaa": 100, "shop/green-6d5f8c7b9d-aaaaa": 200})
 	c.refresh(t)
 	wantMoments(t, "the label's value", c.cpuOf("shop", "web"), learned.Moments{PodTime: 2 * window, Mean: 150, Variance: 50 * 50})
-	if got := c.Publisher().Latest().Len(); got != 1 {
-		t.Errorf("%d workloads, want 1", got)
-	}
+	check.Equal(t, "workloads", 1, c.Publisher().Latest().Len())
 }
 
 // TestWorkloads_ShortRuns observes one pod of 100 milliCPU over a window of five minutes.
@@ -337,9 +331,7 @@ func TestWorkloads_Startup(t *testing.T) {
 	p := learned.Predictor{MinHistory: 30 * time.Minute, Multiplier: 1.5, MaxRequestRatio: 10}.At(c.Publisher().Latest())
 	pod := ownedPod("shop", "Job", "x", "ccccc")
 	pod.Spec.Containers = []corev1.Container{{Name: "a"}} // without a limit
-	if got := p.Incoming(pod)[load.CPU].Startup; math.Abs(got-866.67) > 1 {
-		t.Errorf("startup %v, want 866.67", got)
-	}
+	check.Equal(t, "startup", 866.67, p.Incoming(pod)[load.CPU].Startup, cmpopts.EquateApprox(0, 1))
 }
 
 func TestWorkloads_ImpossibleValues(t *testing.T) {
@@ -350,9 +342,7 @@ func TestWorkloads_ImpossibleValues(t *testing.T) {
 	src.cpu(map[string]float64{"shop/a-aaaaa": math.NaN(), "shop/b-aaaaa": -1, "shop/c-aaaaa": math.Inf(1), "shop/d-aaaaa": 1e30})
 	c.refresh(t)
 	wantMoments(t, "more than the node has", c.cpuOf("shop", "d"), learned.Moments{PodTime: window, Mean: 8000})
-	if got := c.Publisher().Latest().Len(); got != 1 {
-		t.Errorf("%d workloads, want 1", got)
-	}
+	check.Equal(t, "workloads", 1, c.Publisher().Latest().Len())
 	for reason, want := range map[load.Rejection]float64{
 		load.ClampedAboveCapacity: 1, load.RejectedNegative: 1, load.RejectedNotANumber: 2, load.ClampedFromTheFuture: 0,
 	} {
@@ -462,17 +452,11 @@ func TestWorkloads_Failure(t *testing.T) {
 	}
 	// What came before the error of one resource is not used; the other is.
 	after := refresh(down, nil, false)
-	if got, want := podTimes(after), [load.ResourceCount]float64{5, 10}; got != want {
-		t.Errorf("observed for %v minutes, want %v", got, want)
-	}
-	if got := podTimes(refresh(nil, nil, false)); got != [load.ResourceCount]float64{10, 15} {
-		t.Errorf("observed for %v minutes, want 10 and 15", got)
-	}
+	check.Equal(t, "observed for minutes", [load.ResourceCount]float64{5, 10}, podTimes(after))
+	check.Equal(t, "observed for minutes, want 10 and 15", [load.ResourceCount]float64{10, 15}, podTimes(refresh(nil, nil, false)))
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 	for line, want := range map[string]int{"The usage of pods cannot be read": 1, "The usage of pods can be read again": 1} {
-		if got := strings.Count(logged, line); got != want {
-			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
-		}
+		check.Equal(t, fmt.Sprintf("times that %q is logged: %s", line, logged), want, strings.Count(logged, line))
 	}
 }
 
@@ -482,9 +466,7 @@ func TestWorkloads_PodsOfAnotherCluster(t *testing.T) {
 	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
 	src.cpu(map[string]float64{"elsewhere/a-aaaaa": 100})
 	err := c.Refresh(klog.NewContext(t.Context(), logr.Discard()))
-	if err == nil || !strings.Contains(err.Error(), "none of 1 values is of a pod of this cluster, one is of elsewhere/a-aaaaa") {
-		t.Errorf("got error %v, want one that names a pod", err)
-	}
+	check.Error(t, err, "none of 1 values is of a pod of this cluster, one is of elsewhere/a-aaaaa")
 	// Where there are none, none can be measured.
 	c.end(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
 	c.refresh(t)
@@ -499,9 +481,7 @@ func TestWorkloads_ClockWentBack(t *testing.T) {
 	c.clock.SetTime(start.Add(-5 * day))
 	c.refresh(t)
 	wantMoments(t, "a", c.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
-	if got := len(src.asked); got != 18 {
-		t.Errorf("the history was asked for %d times, want for nine periods before and nine after", got)
-	}
+	check.Equal(t, "the history was asked for times, want for nine periods before and nine after", 18, len(src.asked))
 }
 
 func TestWorkloads_History(t *testing.T) {
@@ -539,9 +519,7 @@ func TestWorkloads_History(t *testing.T) {
 	wantMoments(t, "nightly", c.cpuOf("shop", "nightly"), learned.Moments{PodTime: time.Duration(past / 4 * float64(time.Minute)), Mean: 1000})
 	// It is read once.
 	c.refresh(t)
-	if len(src.asked) != len(periods) {
-		t.Errorf("asked for %d periods, want %d", len(src.asked), len(periods))
-	}
+	check.Equal(t, "asked for periods", len(periods), len(src.asked))
 }
 
 func TestWorkloads_HistoryByLabel(t *testing.T) {
@@ -562,9 +540,7 @@ func TestWorkloads_HistoryByLabel(t *testing.T) {
 	c.refresh(t)
 	for w, want := range map[string]bool{"shop/frontend": true, "shop/web": false, "shop/mixed": true, "shop/gone": true, "mallory/web": true, "mallory/frontend": false} {
 		namespace, name, _ := strings.Cut(w, "/")
-		if got := c.cpuOf(namespace, name).PodTime > 0; got != want {
-			t.Errorf("%s is known: %v, want %v", w, got, want)
-		}
+		check.Equal(t, w+" is known", want, c.cpuOf(namespace, name).PodTime > 0)
 	}
 }
 
@@ -706,9 +682,8 @@ func TestWorkloads_HistoryLeavesTheSourceRest(t *testing.T) {
 			t.Fatalf("after %v, the source was busy for %v", ran, busy)
 		}
 	}
-	if took := c.clock.Since(start); took != 2766*time.Second || busy != 144*time.Second || longest != 6*time.Second {
-		t.Errorf("read in %v; the source was busy for %v, and %v at once; want 46m6s, 2m24s and 6s", took, busy, longest)
-	}
+	check.Equal(t, "duration, time that the source was busy, longest request",
+		[3]time.Duration{2766 * time.Second, 144 * time.Second, 6 * time.Second}, [3]time.Duration{c.clock.Since(start), busy, longest})
 	// Pods were observed every five minutes all the while.
 	if got := len(src.pods); got < 9 || got > 10 {
 		t.Errorf("%d observations, want one every five minutes", got)
@@ -798,9 +773,7 @@ func TestStepOf(t *testing.T) {
 		2 * day:          65 * time.Minute,
 		7 * day:          215 * time.Minute,
 	} {
-		if got := stepOf(history / mostLooks); got != want {
-			t.Errorf("a history of %v is looked at every %v, want %v", history, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("a history of %v is looked at every", history), want, stepOf(history/mostLooks))
 	}
 }
 
@@ -924,25 +897,19 @@ plimsoll_workload_statistics_age_seconds{source="fake"} 60
 # TYPE plimsoll_workloads gauge
 plimsoll_workloads{source="fake"} 3
 `
-	if err := testutil.GatherAndCompare(
+	check.OK(t, testutil.GatherAndCompare(
 		c.registry, strings.NewReader(want), "plimsoll_workloads", "plimsoll_workload_statistics_age_seconds",
-	); err != nil {
-		t.Error(err)
-	}
+	))
 }
 
 func wantGauge(t *testing.T, of metrics.GaugeMetric, want float64) {
 	t.Helper()
-	if got, err := testutil.GetGaugeMetricValue(of); err != nil || got != want {
-		t.Errorf("gauge %v, %v; want %v", got, err, want)
-	}
+	check.Equal(t, "gauge", want, check.Value(testutil.GetGaugeMetricValue(of))(t))
 }
 
 func wantCounter(t *testing.T, of metrics.CounterMetric, want float64) {
 	t.Helper()
-	if got, err := testutil.GetCounterMetricValue(of); err != nil || got != want {
-		t.Errorf("counter %v, %v; want %v", got, err, want)
-	}
+	check.Equal(t, "counter", want, check.Value(testutil.GetCounterMetricValue(of))(t))
 }
 
 // due does what is due.
@@ -998,9 +965,7 @@ func TestWorkloadWatcher_WallClock(t *testing.T) {
 	c.clock.Step(20 * time.Minute)
 	c.due(t)
 	for _, at := range []time.Time{c.observed, src.asked[0].End, src.asked[1].End} {
-		if strings.Contains(at.String(), "m=") {
-			t.Errorf("%v has a monotonic reading", at)
-		}
+		check.Lacks(t, at.String(), "m=")
 	}
 }
 

@@ -21,8 +21,7 @@ func TestConnect_KubeconfigInAPod(t *testing.T) {
 	file := check.File(t, "kubeconfig", check.Kubeconfig("https://other.example.org"))
 	flags := NewFlags()
 	flags.Kube.KubeConfig = &file
-	c, err := flags.Connect(&cobra.Command{})
-	check.OK(t, err)
+	c := check.Value(flags.Connect(&cobra.Command{}))(t)
 	if c.InPod {
 		t.Error("another cluster is taken for that of the pod")
 	}
@@ -39,9 +38,7 @@ func TestChosen(t *testing.T) {
 		flags, command := NewFlags(), &cobra.Command{}
 		flags.AddConnectionTo(command.Flags())
 		check.OK(t, command.ParseFlags(strings.Fields(args)))
-		if got, want := cluster.Kubectl("get", "nodes").For(flags.chosen()), "kubectl "+args+" get nodes"; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		check.Equal(t, "For", "kubectl "+args+" get nodes", cluster.Kubectl("get", "nodes").For(flags.chosen()))
 	}
 }
 
@@ -70,9 +67,7 @@ func TestInCluster(t *testing.T) {
 		{"another API server", &rest.Config{Host: "https://other.example.org", BearerTokenFile: own.BearerTokenFile}, nil, false},
 		{"a cluster whose API server has the same address", &rest.Config{Host: own.Host, BearerToken: "t"}, nil, false},
 	} {
-		if got := inCluster(tt.taken, func() (*rest.Config, error) { return own, tt.err }); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
+		check.Equal(t, tt.name+": inCluster", tt.want, inCluster(tt.taken, func() (*rest.Config, error) { return own, tt.err }))
 	}
 	if inCluster(own, func() (*rest.Config, error) { return nil, errors.New("no token") }) {
 		t.Error("without a token it is in a pod")

@@ -101,9 +101,7 @@ func specs(address string, provider config.MetricProviderSpec) map[string]config
 func read(t *testing.T, s source.Source) error {
 	t.Helper()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	if err == nil {
-		t.Fatal("the server's refusal is not an error")
-	}
+	check.Error(t, err)
 	return err
 }
 
@@ -114,9 +112,8 @@ func TestOpen_AccountToken(t *testing.T) {
 				s, dir := newServer(t, true), t.TempDir()
 				write(t, dir, "token", "first\n")
 				write(t, dir, bundle, certificateOf(s))
-				opened, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind],
-					Account{Dir: dir}, clock.RealClock{})
-				check.OK(t, err)
+				opened := check.Value(Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind],
+					Account{Dir: dir}, clock.RealClock{}))(t)
 				for _, token := range []string{"first", "second"} { // as it rotates
 					write(t, dir, "token", token)
 					err := read(t, opened)
@@ -202,9 +199,7 @@ func TestOpen_UnsafeServerGetsNoToken(t *testing.T) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 				ctx := klog.NewContext(t.Context(), logger)
-				if _, err := Open(ctx, source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{}); err != nil {
-					t.Fatal(err)
-				}
+				check.Value(Open(ctx, source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{}))(t)
 				said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 				for _, part := range append(tt.parts, "ENABLE_OPENSHIFT_AUTH", tt.address, "without a token") {
 					if strings.Count(said, "\n") != 1 || !strings.Contains(said, part) {
@@ -225,14 +220,9 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				_, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}, clock.RealClock{})
-				if err == nil {
-					t.Fatal("no error")
-				}
-				for _, part := range []string{"ENABLE_OPENSHIFT_AUTH", "https://prometheus:9090", filepath.Join(dir, "token"), "automountServiceAccountToken", "tokenFile"} {
-					if !strings.Contains(err.Error(), part) {
-						t.Errorf("%q does not say %q", err, part)
-					}
-				}
+				check.Error(t, err)
+				check.Error(t, err, "ENABLE_OPENSHIFT_AUTH", "https://prometheus:9090", filepath.Join(dir, "token"),
+					"automountServiceAccountToken", "tokenFile")
 			})
 		}
 	}
@@ -240,11 +230,9 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 
 func TestOpen_MetricsServerNeedsNoAccount(t *testing.T) {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
-	if _, err := Open(
+	check.Value(Open(
 		t.Context(), source.Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}, clock.RealClock{},
-	); err != nil {
-		t.Error(err)
-	}
+	))(t)
 }
 
 func TestServiceAccountFromEnvironment(t *testing.T) {
@@ -264,7 +252,7 @@ func TestServiceAccountFromEnvironment(t *testing.T) {
 // hostedServer speaks what is needed of SignalFx and Datadog: n1 of the cluster prod carries 25 % cpu and 50 % memory.
 func hostedServer(t *testing.T) *httptest.Server {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, percent := time.Now().Truncate(time.Minute).UnixMilli(), 25
 		if strings.Contains(r.URL.Query().Get("query"), "memory") {
 			percent = 50
@@ -295,7 +283,6 @@ func hostedServer(t *testing.T) *httptest.Server {
 			t.Errorf("%s was asked for", r.URL)
 		}
 	}))
-	t.Cleanup(server.Close)
 	return server
 }
 
@@ -312,9 +299,8 @@ func TestOpen_HostedServices(t *testing.T) {
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")
-			s, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
-				clock.RealClock{})
-			check.OK(t, err)
+			s := check.Value(Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
+				clock.RealClock{}))(t)
 			defer func() { _ = s.(io.Closer).Close() }()
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}})
 			if err != nil || len(batch.Samples) != 1 {
@@ -324,9 +310,7 @@ func TestOpen_HostedServices(t *testing.T) {
 			if got.Node != "n1" || got.Stats[load.CPU].Mean != 0.25 || got.Stats[load.Memory].Mean != 0.5 {
 				t.Errorf("sample %+v", got)
 			}
-			if s.Name() != string(provider.Type) {
-				t.Errorf("name %q", s.Name())
-			}
+			check.Equal(t, "name", string(provider.Type), s.Name())
 		})
 	}
 }
