@@ -218,17 +218,14 @@ func TestCheck_Replacements(t *testing.T) {
 
 // TestBalances expects how far each scorer moves a node, where nothing is outweighed, too. A weight of 0 counts as 1.
 func TestBalances(t *testing.T) {
-	cfg, err := configlint.Decode([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+	cfg := check.Value(configlint.Decode([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 extenders: [{urlPrefix: "http://e", prioritizeVerb: p, weight: 2}]
 profiles:
 - {schedulerName: stock}
 - schedulerName: plimsoll
   plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: Mine, weight: 0}]}}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	balances := configlint.Balances(cfg, []configlint.Plugin{{Name: "TargetLoadPacking", ScoresByLoad: true}})
 	if len(balances) != 1 || balances[0].Profile != "plimsoll" {
 		t.Fatalf("got %+v, want that of the profile by load", balances)

@@ -1,11 +1,11 @@
 package estimate
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -130,18 +130,15 @@ func TestEstimateFollowsCapacity(t *testing.T) {
 		grown.Status.Capacity[corev1.ResourceCPU] = *resource.NewQuantity(cores, resource.DecimalSI)
 		info.SetNode(grown)
 		// 0.25 of the capacity
-		if got, want := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Mean, float64(cores*250); got != want {
-			t.Errorf("mean of %d cores: %v milliCPU, want %v", cores, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("mean of %d cores: milliCPU", cores), float64(cores*250),
+			model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Mean)
 	}
 }
 
 func TestUtilization(t *testing.T) {
 	// (2,000 + 500 + 1,500) / 8,000 = 0.5
 	check.Equal(t, "utilization", 0.5, (&ResourceEstimate{Mean: 2000, Pending: 500, Base: 8000}).Utilization(1500))
-	if got := (&ResourceEstimate{}).Utilization(0); got != 1 {
-		t.Errorf("utilization of a node without capacity = %v, want 1: it has no room", got)
-	}
+	check.Equal(t, "utilization of a node without capacity: it has no room", 1, (&ResourceEstimate{}).Utilization(0))
 }
 
 func TestKnows(t *testing.T) {
@@ -174,9 +171,7 @@ func TestCycleSeesOneSnapshot(t *testing.T) {
 	publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.75, 0, 0)}})
 
 	for name, m := range map[string]*Model{"the same plugin": model, "another plugin": other} {
-		if diff := cmp.Diff(first, m.View(cycle).Estimate(n)); diff != "" {
-			t.Errorf("%s sees another load in the same cycle (-first +later):\n%s", name, diff)
-		}
+		check.Equal(t, name+": load in the same cycle, want the first", first, m.View(cycle).Estimate(n))
 	}
 	// 0.75 of 8,000m
 	check.Equal(t, "the next cycle sees milliCPU", 6000.0, model.View(next).Estimate(n)[load.CPU].Mean)

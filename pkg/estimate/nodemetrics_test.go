@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -12,6 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -112,13 +113,10 @@ func TestRecentPods(t *testing.T) {
 			info := framework.NewNodeInfo(tc.pods...)
 			info.SetNode(st.MakeNode().Name("a").Obj())
 			row := view.Row(info)
-			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); got != 0 {
-				t.Errorf("%v pods are uncovered on a node that was not read, want 0", got)
-			}
+			check.Equal(t, "pods are uncovered on a node that was not read", 0, pods.Uncovered(view, row, view.Values("x"), window, ""))
 			pods.Read(view, row, info)
-			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("%v pods are uncovered, want %v", got, tc.want)
-			}
+			check.Equal(t, "pods are uncovered", tc.want, pods.Uncovered(view, row, view.Values("x"), window, ""),
+				cmpopts.EquateApprox(0, 1e-9))
 			check.Equal(t, "pods are uncovered without a row", 0.0, pods.Uncovered(view, NoRow, view.Values("x"), window, ""))
 		})
 	}
@@ -145,9 +143,8 @@ func TestRecentPods_OfNamespaces(t *testing.T) {
 	pods.Read(view, view.Row(info), info)
 	// Of shop 10 or 3, of tenant 5 or 3, of team 0.2.
 	for namespace, want := range map[string]float64{"shop": 13.2, "tenant": 8.2, "team": 6.2, "other": 6.2} {
-		if got := pods.Uncovered(view, view.Row(info), view.Values("x"), window, namespace); math.Abs(got-want) > 1e-9 {
-			t.Errorf("%v pods are uncovered for namespace %s, want %v", got, namespace, want)
-		}
+		check.Equal(t, fmt.Sprintf("pods are uncovered for namespace %s", namespace), want,
+			pods.Uncovered(view, view.Row(info), view.Values("x"), window, namespace), cmpopts.EquateApprox(0, 1e-9))
 	}
 }
 

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -72,9 +73,7 @@ func TestUncoveredShare(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := measurement(0.5, 0, 0)
-			if got := uncoveredShare(&m, tc.pod); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("uncovered share = %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "uncovered share", tc.want, uncoveredShare(&m, tc.pod), cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
 }
@@ -111,9 +110,7 @@ func TestPending_IsTheSumOverThePods(t *testing.T) {
 	got := model.View(framework.NewCycleState()).Estimate(info)
 
 	// 1,000 + 0.8·1,000 milliCPU; 1 + 1 GiB.
-	if got[load.CPU].Pending != 1800 || got[load.Memory].Pending != 2*gib {
-		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got[load.CPU].Pending, got[load.Memory].Pending, 2*gib)
-	}
+	check.Equal(t, "pending milliCPU and bytes", [2]float64{1800, 2 * gib}, [2]float64{got[load.CPU].Pending, got[load.Memory].Pending})
 	// (0.25·8,000 + 1,800 + 200) / 8,000
 	check.Equal(t, "utilization with a pod of 200 milliCPU", 0.5, got[load.CPU].Utilization(200))
 }
@@ -125,15 +122,11 @@ func TestPending_FollowsTheNode(t *testing.T) {
 	n.SetNode(newNode(t, "n").Node())
 	pending := func() float64 { return model.View(framework.NewCycleState()).Estimate(n)[load.CPU].Pending }
 
-	if got := pending(); got != 0 {
-		t.Fatalf("pending on an empty node: %v", got)
-	}
+	check.Require(t, "pending on an empty node", 0, pending())
 	n.AddPod(pod)
 	check.Equal(t, "pending after a pod was assumed", 500.0, pending())
 	check.OK(t, n.RemovePod(klog.Background(), pod))
-	if got := pending(); got != 0 {
-		t.Errorf("pending after the pod's binding failed: %v, want 0: it leaves no trace", got)
-	}
+	check.Equal(t, "pending after the pod's binding failed: it leaves no trace", 0, pending())
 
 	started := pod.DeepCopy()
 	started.Status = podOf(corev1.PodRunning, nil, ago(0)).Status
@@ -143,9 +136,8 @@ func TestPending_FollowsTheNode(t *testing.T) {
 		want float64
 	}{{0, 500}, {time.Minute, 400}, {4 * time.Minute, 100}, {5 * time.Minute, 0}} { // 500·(1 − end/300 s)
 		publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, -step.end)}})
-		if got := pending(); math.Abs(got-step.want) > 1e-9 {
-			t.Errorf("pending once the window ends %v after the pod's start: %v, want %v", step.end, got, step.want)
-		}
+		check.Equal(t, fmt.Sprintf("pending once the window ends %v after the pod's start", step.end), step.want, pending(),
+			cmpopts.EquateApprox(0, 1e-9))
 	}
 }
 
@@ -447,9 +439,8 @@ func TestPending_IsBounded(t *testing.T) {
 			model, _ := newModel(cpuOnly{millis: tc.usage}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 			info := framework.NewNodeInfo(tc.pod)
 			info.SetNode(newNode(t, "n").Node())
-			if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("pending %v milliCPU, want %v", got, tc.want)
-			}
+			check.Equal(t, "pending milliCPU", tc.want, model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending,
+				cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
 }
@@ -579,9 +570,8 @@ func TestPending_FallsToTheRequestWithTheWindow(t *testing.T) {
 		want float64
 	}{{0, 500}, {59 * time.Second, 500}, {time.Minute, 200}} {
 		republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, -step.end)})
-		if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; got != step.want {
-			t.Errorf("pending once the window ends %v later: %v, want %v", step.end, got, step.want)
-		}
+		check.Equal(t, fmt.Sprintf("pending once the window ends %v later", step.end), step.want,
+			model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending)
 	}
 }
 

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -118,9 +119,7 @@ func TestPerNode_ManyNodesThatCameAndWent(t *testing.T) {
 	}
 	kept := 0
 	values.cache.Load().unmeasured.Range(func(any, any) bool { kept++; return true })
-	if kept != 10 {
-		t.Errorf("%d nodes are kept, want the 10 after the bound", kept)
-	}
+	check.Equal(t, "nodes are kept, want the 10 after the bound", 10, kept)
 }
 
 // podsWithout are two pods of namespace a without requests, and one of namespace b with a request of 500 milliCPU.
@@ -187,9 +186,8 @@ func TestView_For(t *testing.T) {
 			for namespace, want := range tc.want {
 				of := view.For(st.MakePod().Namespace(namespace).Obj()).Estimate(info)
 				near := cmp.Comparer(func(a, b float64) bool { return max(a-b, b-a) <= 1e-6*a+1e-9 })
-				if diff := cmp.Diff(want, podusage.Amounts{of[load.CPU].Pending, of[load.Memory].Pending}, near); diff != "" {
-					t.Errorf("pending for a pod of %q (-want +got):\n%s", namespace, diff)
-				}
+				check.Equal(t, fmt.Sprintf("pending for a pod of %q", namespace), want,
+					podusage.Amounts{of[load.CPU].Pending, of[load.Memory].Pending}, near)
 			}
 		})
 	}

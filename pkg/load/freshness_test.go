@@ -40,9 +40,7 @@ func TestDrift(t *testing.T) {
 			for i, mean := range tc.means {
 				trail.Add(now.Add(time.Duration(i)*time.Minute), mean)
 			}
-			if got := trail.Drift(); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("drift = %v a minute, want %v", got, tc.want)
-			}
+			check.Equal(t, "drift a minute", tc.want, trail.Drift(), cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
 }
@@ -52,13 +50,9 @@ func TestDriftIsPerMinute(t *testing.T) {
 	trail.Add(now, 0.5)
 	trail.Add(now.Add(30*time.Second), 0.6)
 	// 0.1 in half a minute
-	if got := trail.Drift(); math.Abs(got-0.2) > 1e-9 {
-		t.Errorf("drift = %v a minute, want 0.2", got)
-	}
+	check.Equal(t, "drift a minute", 0.2, trail.Drift(), cmpopts.EquateApprox(0, 1e-9))
 	trail.Add(now.Add(30*time.Second), 0.9) // the same window, read again
-	if got := trail.Drift(); math.Abs(got-0.2) > 1e-9 {
-		t.Errorf("drift after the same window was read again = %v a minute, want 0.2", got)
-	}
+	check.Equal(t, "drift after the same window was read again a minute", 0.2, trail.Drift(), cmpopts.EquateApprox(0, 1e-9))
 }
 
 func TestExpiry(t *testing.T) {
@@ -120,9 +114,7 @@ func TestMeasurement_State(t *testing.T) {
 		{"is Expired beyond it", measured, 5*time.Minute + 1, Expired},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.m.State(now.Add(tc.age), trust); got != tc.want {
-				t.Errorf("State = %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "State", tc.want, tc.m.State(now.Add(tc.age), trust))
 		})
 	}
 }
@@ -145,9 +137,7 @@ func TestTrust_Loosest(t *testing.T) {
 	a := Trust{RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 20}
 	b := Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 5}
 	want := Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}
-	if got := (Trust{}).Loosest(a).Loosest(b); got != want {
-		t.Errorf("Loosest = %+v, want %+v", got, want)
-	}
+	check.Equal(t, "Loosest", want, (Trust{}).Loosest(a).Loosest(b))
 }
 
 func TestStat_Checked(t *testing.T) {

@@ -66,9 +66,7 @@ func TestSnapshot_Metric(t *testing.T) {
 	if lowest, highest, ok := s.Metric("x").Range(); lowest != -1 || highest != 3 || !ok {
 		t.Errorf("values of x range from %v to %v, %v; want from -1 to 3", lowest, highest, ok)
 	}
-	if got := s.Metric("x").Newest(); got != end.UnixNano() {
-		t.Errorf("the newest value of x is of %d, want %d", got, end.UnixNano())
-	}
+	check.Equal(t, "the newest value of x is", end.UnixNano(), s.Metric("x").Newest())
 	if _, _, ok := s.Metric("not read").Range(); ok {
 		t.Error("a metric that is not read has values")
 	}
@@ -136,9 +134,7 @@ func TestSnapshot_With(t *testing.T) {
 			t.Errorf("%+v has the table %p, want %p", of, got, want)
 		}
 	}
-	if got := before.Over(window).Node("a")[load.CPU].Mean; got != 0.5 {
-		t.Errorf("the snapshot itself has a mean of %v now, want 0.5", got)
-	}
+	check.Equal(t, "the snapshot itself has a mean of now", 0.5, before.Over(window).Node("a")[load.CPU].Mean)
 	for node, want := range map[string]int64{"b": end.UnixNano(), "c": 0} {
 		row, _ := after.Index().Row(node)
 		if _, got := after.Metric("latency").Row(row); got != want {

@@ -20,8 +20,7 @@ func TestCertificate_Rotation(t *testing.T) {
 		from, to string
 		keeps    bool
 	}{{nextCert, certFile, true}, {nextKey, keyFile, false}} {
-		content, err := os.ReadFile(step.from)
-		check.OK(t, err)
+		content := check.Value(os.ReadFile(step.from))(t)
 		check.OK(t, os.WriteFile(step.to, content, 0o600))
 		if keeps := latest() == first; keeps != step.keeps {
 			t.Errorf("after %s: the first certificate is kept: %v", step.to, keeps)

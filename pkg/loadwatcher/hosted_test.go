@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 // fakeDatadog knows the cpu and memory of n1 and the cpu of n2, each with two points a minute apart, as Datadog's agent reports them.
 func fakeDatadog(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("DD-API-KEY") != "t0ken" || r.Header.Get("DD-APPLICATION-KEY") != "s3cond" {
 			w.WriteHeader(http.StatusForbidden)
 			return
@@ -35,7 +34,6 @@ func fakeDatadog(t *testing.T) string {
 			{"group_tags":["host:n1.example.com"],"query_index":1}],
 			"times":[%d,%d],"values":[[80,70],[0,null],[0.5,0.5]]}}}`, minute-60_000, minute)
 	}))
-	t.Cleanup(server.Close)
 	return server.URL
 }
 

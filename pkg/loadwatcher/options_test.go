@@ -177,8 +177,7 @@ func TestOptions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			setEnvironment(t, tc.environment)
 			o, fs := parsed(t, tc.args...)
-			spec, err := o.complete(fs)
-			check.OK(t, err)
+			spec := check.Value(o.complete(fs))(t)
 			want := defaults()
 			tc.want(&want)
 			got := settings{spec, o.windows, o.kubeconfig, o.logging.Verbosity}
@@ -199,8 +198,7 @@ const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://12
 // execute runs the command on a port that is taken: whatever listens fails with that error.
 func execute(t *testing.T, environment map[string]string, args ...string) error {
 	t.Helper()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	taken := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = taken.Close() })
 	setEnvironment(t, environment)
 	command := NewCommand("v1.2.3", Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
@@ -283,21 +281,11 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := execute(t, tc.environment, tc.args...)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line:\n%v", err)
-			}
-			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
-			}
+			check.Error(t, err)
+			check.Lacks(t, err.Error(), "\n")
+			check.Error(t, err, tc.want...)
 			for _, never := range []string{"hunter2", "of-file", "address already in use"} {
-				if strings.Contains(err.Error(), never) {
-					t.Errorf("error %q says %q", err, never)
-				}
+				check.Lacks(t, err.Error(), never)
 			}
 		})
 	}
@@ -309,9 +297,7 @@ func TestOptions_ValidSettingsListen(t *testing.T) {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // with -count above 1
 	t.Cleanup(func() { logsapi.ReapplyHandling = handling })
 	err := execute(t, map[string]string{"KUBE_CONFIG": check.File(t, "kubeconfig", noCluster)})
-	if err == nil || !strings.Contains(err.Error(), "address already in use") || !strings.Contains(err.Error(), "--listen-address") {
-		t.Errorf("error %v, want that of the taken port", err)
-	}
+	check.Error(t, err, "address already in use", "--listen-address")
 }
 
 func TestVersionAndHelp(t *testing.T) {
@@ -340,8 +326,7 @@ func TestDocs_Flags(t *testing.T) {
 
 // The README's table is written by hand.
 func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
-	content, err := os.ReadFile("../../docs/load-watcher.md")
-	check.OK(t, err)
+	content := check.Value(os.ReadFile("../../docs/load-watcher.md"))(t)
 	readme := string(content)
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	newOptions().addFlags(fs)
@@ -354,14 +339,10 @@ func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
 		} else if logging.Lookup(f.Name) != nil {
 			return // the docs name them together
 		}
-		if !strings.Contains(readme, name) {
-			t.Errorf("the README does not name %s", name)
-		}
+		check.Contains(t, readme, name)
 	})
 	for _, variable := range allVariables() {
-		if !strings.Contains(readme, "`"+variable+"`") {
-			t.Errorf("the README does not name %s", variable)
-		}
+		check.Contains(t, readme, "`"+variable+"`")
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -102,8 +101,7 @@ func (f *fixture) get(t *testing.T, method, target string, headers ...string) *h
 
 func bodyOf(t *testing.T, resp *http.Response) string {
 	t.Helper()
-	body, err := io.ReadAll(resp.Body)
-	check.OK(t, err)
+	body := check.Value(io.ReadAll(resp.Body))(t)
 	return string(body)
 }
 
@@ -191,9 +189,7 @@ func TestServesFreshLoadOnly(t *testing.T) {
 			f := newFixture("n1")
 			if tc.node != nil {
 				f.publish(map[time.Duration]map[string]load.NodeLoad{five: {"n1": *tc.node}})
-				if got := f.get(t, "GET", "/watcher/health").StatusCode; got != 200 {
-					t.Fatalf("at first: health %d, want 200", got)
-				}
+				check.Require(t, "at first: health", 200, f.get(t, "GET", "/watcher/health").StatusCode)
 			}
 			f.clock.Step(tc.passed)
 			health, code := 503, 500
@@ -209,9 +205,7 @@ func TestServesFreshLoadOnly(t *testing.T) {
 					t.Errorf("%s: %d, want %d, and no body if that is 500", target, got.StatusCode, code)
 				}
 			}
-			if got := f.get(t, "GET", "/healthz").StatusCode; got != 200 {
-				t.Errorf("healthz %d, want 200: a restart brings no load", got)
-			}
+			check.Equal(t, "healthz: a restart brings no load", 200, f.get(t, "GET", "/healthz").StatusCode)
 		})
 	}
 }
@@ -230,22 +224,17 @@ func TestOldMeasurementDoesNotAgeTheOthers(t *testing.T) {
 		"/watcher":         {"n1": 2, "n2": 2, "n4": 2},
 		"/watcher?host=n3": {"n3": 2},
 	} {
-		document, err := wire.Decode(f.get(t, "GET", target).Body, wire.MaxBytes)
-		check.OK(t, err)
+		document := check.Value(wire.Decode(f.get(t, "GET", target).Body, wire.MaxBytes))(t)
 		got := map[string]int{}
 		for host, node := range document.Data.NodeMetricsMap {
 			got[host] = len(node.Metrics)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: number of values by node (-want +got):\n%s", target, diff)
-		}
+		check.Equal(t, target+": number of values by node", want, got)
 		wantEnd := end.Add(-time.Minute).Unix()
 		if target != "/watcher" {
 			wantEnd = end.Add(-2 * time.Minute).Unix()
 		}
-		if document.Window.End != wantEnd {
-			t.Errorf("%s: ends at %d, want %d", target, document.Window.End, wantEnd)
-		}
+		check.Equal(t, target+": ends at", wantEnd, document.Window.End)
 	}
 }
 
@@ -278,9 +267,7 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 	wg.Wait()
 	asked := func(step string, want int) {
 		t.Helper()
-		if f.nodes.asked != want {
-			t.Errorf("%s: %d answers were made, want %d", step, f.nodes.asked, want)
-		}
+		check.Equal(t, step+": answers were made", want, f.nodes.asked)
 	}
 	asked("requests at a time", 1)
 	f.get(t, "GET", "/watcher?window=15m")
@@ -312,9 +299,7 @@ func TestExpiringNodesEncodeOneResponseASecond(t *testing.T) {
 		f.clock.Step(time.Millisecond)
 	}
 	// At first of all three, a second later of none, which is known to stay so.
-	if f.nodes.asked != 2 {
-		t.Errorf("%d answers were made, want 2", f.nodes.asked)
-	}
+	check.Equal(t, "answers were made", 2, f.nodes.asked)
 }
 
 func TestRequestsTotal(t *testing.T) {
@@ -331,9 +316,7 @@ plimsoll_watcher_requests_total{code="200",path="/watcher/health"} 1
 plimsoll_watcher_requests_total{code="404",path="/watcher"} 1
 plimsoll_watcher_requests_total{code="404",path="other"} 2
 `
-	if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want), "plimsoll_watcher_requests_total"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, testutil.GatherAndCompare(f.metrics, strings.NewReader(want), "plimsoll_watcher_requests_total"))
 }
 
 func TestClientGone(t *testing.T) {

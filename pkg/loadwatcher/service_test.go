@@ -85,7 +85,7 @@ func fakePrometheus(t *testing.T) string {
 		"cpu[15m]": {"n1": "0.375", "n2": "0.5"},
 		"mem[5m]":  {"n1": "0.5"},
 	}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
 		nodes := answers[query]
 		if strings.HasPrefix(query, "stddev_over_time((cpu[") {
@@ -98,7 +98,6 @@ func fakePrometheus(t *testing.T) string {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(series, ","))
 	}))
-	t.Cleanup(srv.Close)
 	return srv.URL
 }
 
@@ -114,14 +113,11 @@ func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
 	t.Helper()
 	setEnvironment(t, nil)
 	o, fs := parsed(t, args...)
-	spec, err := o.complete(fs)
-	check.OK(t, err)
+	spec := check.Value(o.complete(fs))(t)
 	registry := metrics.NewKubeRegistry()
-	s, err := start(t.Context(), o, spec, cluster,
-		Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
-	check.OK(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	s := check.Value(start(t.Context(), o, spec, cluster,
+		Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})}))(t)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, stop := context.WithCancel(ctx)
 	r := &running{url: "http://" + listener.Addr().String(), stop: stop, done: make(chan error, 1)}
@@ -174,15 +170,11 @@ func TestService_ReadsPrometheusAsTheAccount(t *testing.T) {
 	o, fs := parsed(t, "--metrics-provider-name=Prometheus", "--metrics-provider-address=https://prometheus")
 	spec, err := o.complete(fs)
 	check.OK(t, err)
-	if o.account.Dir != "/var/run/secrets/kubernetes.io/serviceaccount" {
-		t.Errorf("the account is in %q", o.account.Dir)
-	}
+	check.Equal(t, "the account is in", "/var/run/secrets/kubernetes.io/serviceaccount", o.account.Dir)
 	o.account.Dir = "/absent"
 	_, err = start(t.Context(), o, spec, fakeCluster(t),
 		Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
-	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
-		t.Errorf("the account is not asked for its token: %v", err)
-	}
+	check.Error(t, err, "/absent/token")
 }
 
 func untilHealthy(t *testing.T, client *http.Client, url string) {
@@ -210,10 +202,9 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		"--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile)
 
 	// As any scheduler does, with the certificate's own authority.
-	client, err := loadwatcherclient.New(loadwatcherclient.Config{
+	client := check.Value(loadwatcherclient.New(loadwatcherclient.Config{
 		Address: service.url, Config: httpclient.Config{CAFile: certFile, Timeout: 10 * time.Minute},
-	}, listerOf(t, "n1", "n2"))
-	check.OK(t, err)
+	}, listerOf(t, "n1", "n2")))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	var got []load.Sample
 	eventually(t, func() error {
@@ -241,12 +232,10 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 
 	newCert, newKey := writeKeyPair(t)
 	for from, to := range map[string]string{newCert: certFile, newKey: keyFile} {
-		content, err := os.ReadFile(from)
-		check.OK(t, err)
+		content := check.Value(os.ReadFile(from))(t)
 		check.OK(t, os.WriteFile(to, content, 0o600))
 	}
-	pair, err := tls.LoadX509KeyPair(newCert, newKey)
-	check.OK(t, err)
+	pair := check.Value(tls.LoadX509KeyPair(newCert, newKey))(t)
 	eventually(t, func() error {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"),
 			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
@@ -254,9 +243,7 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		if protocol := conn.ConnectionState().NegotiatedProtocol; protocol != "http/1.1" {
-			t.Errorf("negotiated %q, want http/1.1", protocol)
-		}
+		check.Equal(t, "negotiated", "http/1.1", conn.ConnectionState().NegotiatedProtocol)
 		if !conn.ConnectionState().PeerCertificates[0].Equal(pair.Leaf) {
 			return errors.New("the old certificate is still presented")
 		}
@@ -344,13 +331,11 @@ func TestSamplesRoundTrip(t *testing.T) {
 	}).handler
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
-	client, err := loadwatcherclient.New(
+	client := check.Value(loadwatcherclient.New(
 		loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}}, listerOf(t, names...),
-	)
-	check.OK(t, err)
+	))(t)
 	defer func() { _ = client.Close() }()
-	batch, err := client.Fetch(t.Context(), source.Request{})
-	check.OK(t, err)
+	batch := check.Value(client.Fetch(t.Context(), source.Request{}))(t)
 	stat := func(mean, deviation float64) load.Stat { return load.Stat{Mean: mean, StdDev: deviation, Known: true} }
 	end := now.Add(-7 * time.Second)
 	want := []load.Sample{

@@ -1,6 +1,7 @@
 package skew_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,8 +28,7 @@ func TestCompare(t *testing.T) {
 		{"a minor with more digits is newer", "v1.100.0", "v1.36.0", -64, newer, "1.36"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := skew.Compare(tt.scheduler, tt.apiServer)
-			check.OK(t, err)
+			got := check.Value(skew.Compare(tt.scheduler, tt.apiServer))(t)
 			if got.Behind != tt.behind || (tt.problem == "") != (got.Problem == "") || !strings.Contains(got.Problem, tt.problem) ||
 				!strings.Contains(got.Advice, tt.advice) {
 				t.Errorf("got %+v, want %+v", got, tt)
@@ -55,9 +55,7 @@ func TestMinor(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.37.1": "1.37", "v1.100.0": "1.100", "v1.36.2-eks-1234": "1.36", "v0.0.0-master+$Format:%H$": "", "": "", "main": "",
 	} {
-		if got := skew.Minor(version); got != want {
-			t.Errorf("the minor version of %q is %q, want %q", version, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("the minor version of %q", version), want, skew.Minor(version))
 	}
 }
 
@@ -74,21 +72,15 @@ func TestMinorOfImage(t *testing.T) {
 		"plimsoll:0.1.0-k8s1.37rc":                          "",
 		"":                                                  "",
 	} {
-		if got := skew.MinorOfImage(image); got != want {
-			t.Errorf("image %q is of Kubernetes %q, want %q", image, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("image %q is of Kubernetes", image), want, skew.MinorOfImage(image))
 	}
 }
 
 func TestOtherCommand(t *testing.T) {
 	const want = "this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ"
-	if got := skew.OtherCommand("1.36", "1.37"); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	check.Equal(t, "OtherCommand", want, skew.OtherCommand("1.36", "1.37"))
 	for _, same := range [][2]string{{"1.37", "1.37"}, {"", "1.37"}, {"1.36", ""}} {
-		if got := skew.OtherCommand(same[0], same[1]); got != "" {
-			t.Errorf("%q: got %q, want nothing", same, got)
-		}
+		check.Equal(t, fmt.Sprintf("other command of %q", same), "", skew.OtherCommand(same[0], same[1]))
 	}
 }
 
@@ -104,8 +96,6 @@ func TestIsStockImage(t *testing.T) {
 		"registry.k8s.io/scheduler-plugins/kube-scheduler:v0.1": false,
 		"": false,
 	} {
-		if got := skew.IsStockImage(image); got != want {
-			t.Errorf("%q: %v, want %v", image, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%q: IsStockImage", image), want, skew.IsStockImage(image))
 	}
 }

@@ -33,7 +33,5 @@ func TestWarn_JSON(t *testing.T) {
 	defer klog.CaptureState().Restore()
 	klog.SetLogger(logger)
 	Warn([]Finding{{Code: LimitNotWaived, Field: "f"}}, "json")
-	if got := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(got, `preFilter field="f" severity="warning"`) {
-		t.Errorf("the log is %q", got)
-	}
+	check.Contains(t, logger.GetSink().(ktesting.Underlier).GetBuffer().String(), `preFilter field="f" severity="warning"`)
 }

@@ -214,12 +214,8 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
 		resource := view.Node(node, &learned.Usages{}, 0)[load.CPU]
 		check.Equal(t, fmt.Sprintf("for a pod of %q", namespace), want, *resource.Pods, cmpopts.EquateApprox(1e-5, 0))
-		if got, want := resource.Node.Pending, want.Mean; math.Abs(got-want) > 1e-3 {
-			t.Errorf("pending for a pod of %q: %v, want %v", namespace, got, want)
-		}
-		if got := model.LatestPods("n", namespace); got[load.CPU] != *resource.Pods {
-			t.Errorf("LatestPods for %q: %v, want %v", namespace, got[load.CPU], *resource.Pods)
-		}
+		check.Equal(t, fmt.Sprintf("pending for a pod of %q", namespace), want.Mean, resource.Node.Pending, cmpopts.EquateApprox(0, 1e-3))
+		check.Equal(t, fmt.Sprintf("LatestPods for %q", namespace), *resource.Pods, model.LatestPods("n", namespace)[load.CPU])
 	}
 }
 
@@ -316,9 +312,7 @@ func TestCycleSeesOneSnapshotOfStatistics(t *testing.T) {
 		return sums[load.CPU].Mean
 	}
 	cycle := framework.NewCycleState()
-	if got := mean(model, cycle); got != 1000 {
-		t.Fatalf("mean %v, want 1000", got)
-	}
+	check.Require(t, "mean", 1000, mean(model, cycle))
 	model.learned.Publish(statisticsOf(now, map[string][2]float64{"a": {2000, 0}}))
 	check.Equal(t, "the same plugin sees in the same cycle", 1000.0, mean(model, cycle))
 	check.Equal(t, "another plugin sees in the same cycle", 1000.0, mean(other, cycle))
@@ -448,9 +442,7 @@ func TestPodSums_Startup(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			model, node := newModel(statistics, measurement(0)), newNode(tc.pods...)
 			_, sums := model.sums(framework.NewCycleState(), node)
-			if got := sums[load.CPU].Startup; math.Abs(got-tc.want) > 0.01 {
-				t.Errorf("startup %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "startup", tc.want, sums[load.CPU].Startup, cmpopts.EquateApprox(0, 0.01))
 			// With the pod to place, of the node's 8 cores:
 			view := model.View(framework.NewCycleState())
 			usages := view.Pod(podNamed("e", "a", "1"))
@@ -459,9 +451,8 @@ func TestPodSums_Startup(t *testing.T) {
 				t.Errorf("startups of %v, want %v", got, tc.want+startup)
 			}
 			// The pod's peak is the larger of both, not their sum.
-			if got, want := with.Pod.Excess()+with.Pod.Startup, max(usages[load.CPU].Excess(), startup); math.Abs(got-want) > 0.01 {
-				t.Errorf("the pod exceeds its mean by %v, want %v", got, want)
-			}
+			check.Equal(t, "the pod exceeds its mean by", max(usages[load.CPU].Excess(), startup), with.Pod.Excess()+with.Pod.Startup,
+				cmpopts.EquateApprox(0, 0.01))
 		})
 	}
 }
@@ -476,9 +467,8 @@ func TestResource_StartupNeedsFreshLoad(t *testing.T) {
 	} {
 		r := With(&estimate.ResourceEstimate{Base: 8000, Allocatable: 8000, State: state}, pods, pod, 1)
 		// Of 2,000m at the 95th percentile, the startup takes 1,200m: 800m are left.
-		if got := [3]float64{r.Startup(), r.Pod.P95, r.Excess()}; got != want {
-			t.Errorf("%v: startups, the pod's p95 and the largest excess are %v, want %v", state, got, want)
-		}
+		check.Equal(t, fmt.Sprint(state, ": startups, the pod's p95 and the largest excess"), want,
+			[3]float64{r.Startup(), r.Pod.P95, r.Excess()})
 	}
 }
 

@@ -1,11 +1,11 @@
 package reading_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
@@ -46,9 +46,7 @@ func TestReader_Figures_OfNodeMetrics(t *testing.T) {
 		"unknown": {Name: "x"},
 	} {
 		got := figures(t, loads, reading.Request{Spec: specOf(maxAge), Metrics: []string{"x"}}, node)
-		if diff := cmp.Diff([]reading.Figure{want}, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", node, diff)
-		}
+		check.Equal(t, node, []reading.Figure{want}, got)
 	}
 }
 
@@ -68,9 +66,7 @@ func TestReader_Figures_OfStatistics(t *testing.T) {
 		got := figures(t, loads, request, "n")
 		memory := want
 		memory.Name, memory.Window = "memory", 2*window
-		if diff := cmp.Diff([]reading.Figure{want, memory}, got); diff != "" {
-			t.Errorf("fraction %v (-want +got):\n%s", fraction, diff)
-		}
+		check.Equal(t, fmt.Sprintf("fraction %v", fraction), []reading.Figure{want, memory}, got)
 		if windows, quantiles := request.Requirements().Windows, request.Requirements().Quantiles; fraction == 0 {
 			if !slices.Equal(windows, request.Windows[:]) || quantiles != nil {
 				t.Errorf("a mean requires the windows %v and the quantiles %v", windows, quantiles)
