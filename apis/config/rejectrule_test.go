@@ -1,8 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestParseRejectRule(t *testing.T) {
@@ -21,9 +24,8 @@ func TestParseRejectRule(t *testing.T) {
 			t.Errorf("%q: %v", tc.text, err)
 			continue
 		}
-		if got := [...]bool{r.RulesOut(4), r.RulesOut(5), r.RulesOut(6)}; got != [...]bool{tc.below, tc.at, tc.above} {
-			t.Errorf("%q rejects 4, 5, 6: %v", tc.text, got)
-		}
+		check.Equal(t, fmt.Sprintf("%q rejects 4, 5, 6", tc.text), [...]bool{tc.below, tc.at, tc.above},
+			[...]bool{r.RulesOut(4), r.RulesOut(5), r.RulesOut(6)})
 		if r.RulesOut(math.NaN()) {
 			t.Errorf("%q rejects NaN", tc.text)
 		}

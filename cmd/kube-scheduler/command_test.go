@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -115,17 +114,9 @@ func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := start(t, configuration(tc.plugin, tc.args))
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line:\n%v", err)
-			}
-			for _, part := range append(tc.want, "config.yaml") {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
-			}
+			check.Error(t, err)
+			check.Lacks(t, err.Error(), "\n")
+			check.Error(t, err, append(tc.want, "config.yaml")...)
 		})
 	}
 }
@@ -152,9 +143,7 @@ func TestCompleted(t *testing.T) {
 	})
 	args := &config.TargetLoadPackingArgs{}
 	args.MetricProvider.Type = config.SignalFx
-	if _, err := factory(t.Context(), args, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(factory(t.Context(), args, nil))(t)
 	if got.MetricProvider.Token != "hunter2" || got.MetricProvider.ClusterName != "prod" {
 		t.Errorf("the plugin gets %+v", got.MetricProvider)
 	}
@@ -172,8 +161,7 @@ func TestCommand_RefusesOldVersionBeforeListening(t *testing.T) {
 // TestCommand_MakesPlugins gets as far as the file for --write-config-to, whose folder does not exist. The stock
 // command handles signals once a process, so that only one test can get past the configuration.
 func TestCommand_MakesPlugins(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(server.Close)
+	server := check.Serve(t, http.NotFoundHandler())
 	err := run(t, configuration("NodeMetrics",
 		"metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nmetrics: [{name: m, query: rate(a), prefer: Lower}]"),
 		kubeconfig(server.URL), "--secure-port=0", "--write-config-to="+filepath.Join(t.TempDir(), "absent", "written.yaml"))
@@ -191,17 +179,14 @@ plimsoll_build_info{kubernetes=%q,version=%q} 1
 		componentversion.Get().GitVersion,
 		program.Version(""),
 	)
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_build_info"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_build_info"))
 }
 
 // validateOnly runs the command with --validate-only, as main does. stderr includes the log.
 func validateOnly(t *testing.T, config string) (stdout, stderr string, code int) {
 	t.Helper()
 	defer klog.CaptureState().Restore() // the command ends the log
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	check.OK(t, os.WriteFile(file, []byte(config), 0o600))
+	file := check.File(t, "config.yaml", config)
 	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	var out, errs bytes.Buffer
 	command.SetOut(&out)
@@ -257,9 +242,7 @@ func TestCommand_ValidateOnlyPrintsOneErrorALine(t *testing.T) {
 	_, stderr, _ = validateOnly(t,
 		strings.Replace(configuration("TargetLoadPaking", "x: 1"), "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
 	for _, want := range []string{`Warning: "The configuration disables a plugin`, `Error: "The configuration enables a plugin`} {
-		if !strings.Contains("\n"+stderr, "\n"+want) {
-			t.Errorf("stderr is %q, want a line that begins with %s", stderr, want)
-		}
+		check.Contains(t, "\n"+stderr, "\n"+want)
 	}
 }
 

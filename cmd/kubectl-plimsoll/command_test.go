@@ -42,9 +42,7 @@ func TestExitCode(t *testing.T) {
 		}
 		var out bytes.Buffer
 		report(&out, newCommand(), tt.err)
-		if out.String() != tt.print {
-			t.Errorf("%v: printed %q, want %q", tt.err, out.String(), tt.print)
-		}
+		check.Equal(t, fmt.Sprint(tt.err, ": printed"), tt.print, out.String())
 	}
 }
 
@@ -57,15 +55,12 @@ func TestCommand_Version(t *testing.T) {
 }
 
 func TestCommand_Help(t *testing.T) {
-	out, err := execute(t.Context())
-	check.OK(t, err)
+	out := check.Value(execute(t.Context()))(t)
 	for _, part := range []string{
 		"kubectl plimsoll [command]", "Look at a running cluster:\n  ", "Compare policies:\n  replay", "0 fine, 1 something was found, 2 it could not be done", "-v, --v",
 		"No command changes the cluster.",
 	} {
-		if !strings.Contains(out, part) {
-			t.Errorf("the help does not say %q:\n%s", part, out)
-		}
+		check.Contains(t, out, part)
 	}
 	command := newCommand()
 	for _, c := range command.Commands() {
@@ -112,18 +107,14 @@ func kubeconfigFor(t *testing.T, server string) string {
 
 // The help of a command leaves out the flags of the cluster, which options lists.
 func TestCommand_Options(t *testing.T) {
-	help, err := execute(t.Context(), "top", "nodes", "--help")
-	check.OK(t, err)
+	help := check.Value(execute(t.Context(), "top", "nodes", "--help"))(t)
 	if strings.Contains(help, "--kubeconfig") || strings.Contains(help, "--source-address") || !strings.Contains(help, "--sort") ||
 		!strings.Contains(help, "kubectl plimsoll options") {
 		t.Errorf("the help is\n%s", help)
 	}
-	options, err := execute(t.Context(), "options")
-	check.OK(t, err)
+	options := check.Value(execute(t.Context(), "options"))(t)
 	for _, flag := range []string{"--kubeconfig", "--source-address", "--scheduler", "-v, --v"} {
-		if !strings.Contains(options, flag) {
-			t.Errorf("no %s in\n%s", flag, options)
-		}
+		check.Contains(t, options, flag)
 	}
 }
 

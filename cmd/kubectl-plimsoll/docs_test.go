@@ -27,16 +27,13 @@ func TestDocs_Checks(t *testing.T) {
 
 // TestDocs_DoctorIDs expects a row of docs/see-why.md for each group, with the ids of its checks.
 func TestDocs_DoctorIDs(t *testing.T) {
-	content, err := os.ReadFile("../../docs/see-why.md")
-	check.OK(t, err)
+	content := check.Value(os.ReadFile("../../docs/see-why.md"))(t)
 	ids := map[string][]string{}
 	for _, id := range doctor.IDs(checks()...) {
 		group, name, _ := strings.Cut(id, ".")
 		ids[group] = append(ids[group], "`"+name+"`")
 	}
 	for _, group := range doctor.Groups(checks()...) {
-		if row := "| `" + group + "` | " + strings.Join(ids[group], ", ") + " |"; !strings.Contains(string(content), row) {
-			t.Errorf("docs/see-why.md has no row %s", row)
-		}
+		check.Contains(t, string(content), "| `"+group+"` | "+strings.Join(ids[group], ", ")+" |")
 	}
 }

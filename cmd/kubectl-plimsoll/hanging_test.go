@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,11 +33,10 @@ func hangingServer(t *testing.T) (url string, asked <-chan struct{}) {
 	t.Helper()
 	first := make(chan struct{})
 	closeFirst := sync.OnceFunc(func() { close(first) })
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		closeFirst()
 		<-r.Context().Done()
 	}))
-	t.Cleanup(server.Close)
 	return server.URL, first
 }
 
@@ -82,9 +80,7 @@ func TestProgram_SecondInterrupt(t *testing.T) {
 		writer <- f
 	}, "what-if", "--pending", "--kubeconfig", kubeconfig)
 	_ = (<-writer).Close()
-	if code != interrupted {
-		t.Errorf("exit code %d, want %d", code, interrupted)
-	}
+	check.Equal(t, "exit code", interrupted, code)
 }
 
 func TestWhatIf_Timeout(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestInterrupts(t *testing.T) {
@@ -20,7 +22,5 @@ func TestInterrupts(t *testing.T) {
 	default:
 	}
 	signals <- syscall.SIGTERM
-	if code := <-codes; code != interrupted {
-		t.Errorf("exit code %d after the second signal, want %d", code, interrupted)
-	}
+	check.Equal(t, "exit code after the second signal", interrupted, <-codes)
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -96,12 +94,8 @@ func TestJSON_FieldsAreDocumented(t *testing.T) {
 		check.OK(t, os.WriteFile("../../docs/json.md", []byte(text), 0o644))
 		return
 	}
-	if diff := cmp.Diff(strings.TrimSpace(want.String()), strings.TrimSpace(got)); diff != "" {
-		t.Errorf("docs/json.md (-types +documented):\n%s", diff)
-	}
-	if !strings.Contains(string(document), output.APIVersion) {
-		t.Errorf("docs/json.md does not name %s", output.APIVersion)
-	}
+	check.Equal(t, "docs/json.md (want: types)", strings.TrimSpace(want.String()), strings.TrimSpace(got))
+	check.Contains(t, string(document), output.APIVersion)
 }
 
 // All results have apiVersion and kind first, and a list without elements is empty: jq '.nodes[]' fails for null.

@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // fill gives each exported string, element and pointer of v a value, as a hostile tenant would.
@@ -56,9 +57,7 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 				return // for the page alone, or tested there
 			}
 			written := b.String() + p.String()
-			if !strings.Contains(written, `a\x1b[2J\tb\r\u202e`) {
-				t.Errorf("no escaped string in\n%q", written)
-			}
+			check.Contains(t, written, `a\x1b[2J\tb\r\u202e`)
 			for line := range strings.Lines(written) {
 				line = strings.TrimSuffix(line, "\n")
 				if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.HasPrefix(line, "FORGED") {

@@ -10,8 +10,7 @@ import (
 
 // TestDependencies keeps the scheduler, CEL and the clients of all APIs out of the program. They were 43 MB of 73.
 func TestDependencies(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	check.OK(t, err)
+	out := check.Value(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
 		for _, unwanted := range []string{

@@ -46,8 +46,7 @@ func TestRead(t *testing.T) {
 	check.Equal(t, "redirects", true, c.HTTP.FollowRedirects)
 	var got []string
 	for _, s := range secrets {
-		value, err := s.Read()
-		check.OK(t, err)
+		value := check.Value(s.Read())(t)
 		if s.IsPublic {
 			value = "public " + filepath.Base(s.File)
 		}

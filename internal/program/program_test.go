@@ -13,9 +13,7 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	if got := program.Version("v1.2.3"); got != "v1.2.3" {
-		t.Errorf("%q, want the linked version", got)
-	}
+	check.Equal(t, "version", "v1.2.3", program.Version("v1.2.3"))
 	if program.Version("") == "" {
 		t.Error("no version without a linked one")
 	}

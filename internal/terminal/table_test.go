@@ -95,10 +95,7 @@ func TestPrinter_Colors(t *testing.T) {
 }
 
 func TestStyleOf_File(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "")
-	check.OK(t, err)
+	file := check.Value(os.CreateTemp(t.TempDir(), ""))(t)
 	defer func() { _ = file.Close() }()
-	if s := StyleOf(file); s != (Style{}) {
-		t.Errorf("style %+v of a file", s)
-	}
+	check.Equal(t, "style of a file", Style{}, StyleOf(file))
 }

@@ -2,14 +2,16 @@ package text
 
 import (
 	"errors"
+	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestExcerpt(t *testing.T) {
@@ -26,9 +28,7 @@ func TestExcerpt(t *testing.T) {
 		{"the escaped text is cut", strings.Repeat("\x00", 257), strings.Repeat(`\x00`, 63) + `\…`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Excerpt(tt.text); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			check.Equal(t, "Excerpt", tt.want, Excerpt(tt.text))
 		})
 	}
 }
@@ -64,9 +64,7 @@ func TestFirstN_LongNames(t *testing.T) {
 // Escape keeps white space, and cuts nothing.
 func TestEscape(t *testing.T) {
 	long := strings.Repeat("x ", 300)
-	if got, want := Escape(long+"\n\x1b[2J\xff"), long+`\n\x1b[2J\xff`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	check.Equal(t, "Escape", long+`\n\x1b[2J\xff`, Escape(long+"\n\x1b[2J\xff"))
 }
 
 func TestExcerptError(t *testing.T) {
@@ -77,18 +75,14 @@ func TestExcerptError(t *testing.T) {
 }
 
 func TestEach(t *testing.T) {
-	if got := Each([]int{3, 12}, strconv.Itoa); !slices.Equal(got, []string{"3", "12"}) {
-		t.Errorf("%v, want 3, 12", got)
-	}
+	check.Equal(t, "Each", []string{"3", "12"}, Each([]int{3, 12}, strconv.Itoa))
 }
 
 func TestPortOf(t *testing.T) {
 	for address, want := range map[string]string{
 		"http://a": "80", "https://a/b": "443", "http://a:9090": "9090", "https://[::1]": "443",
 	} {
-		if got := PortOf(HTTPURL(address)); got != want {
-			t.Errorf("port %q of %s, want %s", got, address, want)
-		}
+		check.Equal(t, fmt.Sprintf("port of %s", address), want, PortOf(HTTPURL(address)))
 	}
 	for _, address := range []string{"", "a", "a:9090", "ftp://a", "http://", "http://:9090", "http://a:b", "//a"} {
 		if u := HTTPURL(address); u != nil {
@@ -99,9 +93,7 @@ func TestPortOf(t *testing.T) {
 
 func TestParseName(t *testing.T) {
 	want := types.NamespacedName{Namespace: "ns", Name: "n"}
-	if got, err := ParseName("ns/n", "the Service"); err != nil || got != want {
-		t.Errorf("%v, error %v; want %v", got, err, want)
-	}
+	check.Equal(t, "ParseName", want, check.Value(ParseName("ns/n", "the Service"))(t))
 	for _, value := range []string{"", "n", "/n", "ns/", "ns/n/x"} {
 		want := `"` + value + `"; write NAMESPACE/NAME of the Service`
 		if _, err := ParseName(value, "the Service"); err == nil || err.Error() != want {

@@ -24,8 +24,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // start serves the handler, and returns the address and a function that ends the server and returns Serve's error.
 func start(t *testing.T, server Server, handler http.HandlerFunc) (address string, end func() error) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	result := make(chan error, 1)
@@ -41,8 +40,7 @@ func start(t *testing.T, server Server, handler http.HandlerFunc) (address strin
 func get(t *testing.T, address, path string, header ...string) int {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
-	check.OK(t, err)
+	r := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody))(t)
 	for _, value := range header {
 		r.Header.Set("X-Padding", value)
 	}
@@ -57,8 +55,7 @@ func get(t *testing.T, address, path string, header ...string) int {
 // dial connects and sends the text.
 func dial(t *testing.T, address, text string) net.Conn {
 	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	check.OK(t, err)
+	conn := check.Value((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	_, _ = io.WriteString(conn, text) // the server may have closed it
@@ -76,17 +73,14 @@ func wait(t *testing.T, what string, done <-chan struct{}) {
 
 func TestServe_EndsWithContext(t *testing.T) {
 	address, end := start(t, Server{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	if code := get(t, address, "/"); code != http.StatusTeapot {
-		t.Errorf("status %d, want the handler's", code)
-	}
+	check.Equal(t, "status, want the handler's", http.StatusTeapot, get(t, address, "/"))
 	if code := get(t, address, "/", strings.Repeat("x", 2*maxHeaderBytes)); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("status %d for a header of %d bytes, want 431", code, 2*maxHeaderBytes)
 	}
 	if err := end(); err != nil {
 		t.Errorf("error %v at the end of the context", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = listener.Close()
 	if err := (Server{}).Serve(t.Context(), listener, nil); err == nil {
 		t.Error("a closed listener is no error")
@@ -162,9 +156,7 @@ func TestServe_BoundsConnections(t *testing.T) {
 	if n := running.Load(); n > limit {
 		t.Errorf("%d responses at a time, want at most %d", n, limit)
 	}
-	if code := get(t, address, "/healthz"); code != http.StatusOK {
-		t.Errorf("status %d for a client that reads, want 200", code)
-	}
+	check.Equal(t, "status for a client that reads, want 200", http.StatusOK, get(t, address, "/healthz"))
 }
 
 var padding = bytes.Repeat([]byte("x"), 64<<10)
@@ -185,9 +177,7 @@ func TestServe_ReplacesConnectionsWithoutRequest(t *testing.T) {
 		for range limit {
 			dial(t, address, held)
 		}
-		if code := get(t, address, "/"); code != http.StatusOK {
-			t.Errorf("status %d while others hold all connections, want 200", code)
-		}
+		check.Equal(t, "status while others hold all connections, want 200", http.StatusOK, get(t, address, "/"))
 	}
 	close(release)
 	if got, err := io.ReadAll(slow); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {

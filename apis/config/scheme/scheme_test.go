@@ -2,8 +2,6 @@ package scheme_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -112,15 +110,13 @@ profiles:
 
 func load(t *testing.T, yaml string) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	check.OK(t, os.WriteFile(file, []byte(yaml), 0o600))
+	file := check.File(t, "config.yaml", yaml)
 	return options.LoadConfigFromFile(logr.Discard(), file)
 }
 
 func mustLoad(t *testing.T, yaml string) *kubeschedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
-	cfg := check.Value(load(t, yaml))(t)
-	return cfg
+	return check.Value(load(t, yaml))(t)
 }
 
 // argsOf returns the arguments of a plugin in the first profile.
@@ -326,17 +322,9 @@ func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := load(t, tt.yaml)
-			if err == nil {
-				t.Fatal("not refused")
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error lacks %q: %v", want, err)
-				}
-			}
-			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error shows the token: %v", err)
-			}
+			check.Error(t, err)
+			check.Error(t, err, tt.want...)
+			check.Lacks(t, err.Error(), "hunter2")
 		})
 	}
 }
@@ -356,25 +344,15 @@ profiles:
     args: {window: 0s, refreshInterval: 0s, driftTolerance: 0, metricProvider: {timeout: 0s}}
 `)
 	err := validation.ValidatePluginConfigs(cfg, false)
-	if err == nil {
-		t.Fatal("not refused")
-	}
-	for _, want := range []string{
-		"profiles[0].pluginConfig[1].args.targetUtilization: Invalid value: 0",
+	check.Error(t, err)
+	check.Error(t, err, "profiles[0].pluginConfig[1].args.targetUtilization: Invalid value: 0",
 		`profiles[0].pluginConfig[1].args.defaultRequestsMultiplier: Invalid value: ""`,
 		"profiles[0].pluginConfig[1].args.metricProvider.nodeLabels: Required value",
 		`profiles[1].pluginConfig[0].args.window: Invalid value: "0s"`,
 		`profiles[1].pluginConfig[0].args.refreshInterval: Invalid value: "0s"`,
 		"profiles[1].pluginConfig[0].args.driftTolerance: Invalid value: 0",
-		`profiles[1].pluginConfig[0].args.metricProvider.timeout: Invalid value: "0s"`,
-	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error lacks %q: %v", want, err)
-		}
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("the error is not one line: %v", err)
-	}
+		`profiles[1].pluginConfig[0].args.metricProvider.timeout: Invalid value: "0s"`)
+	check.Lacks(t, err.Error(), "\n")
 }
 
 // loggedConfiguration returns a configuration as the kube-scheduler logs it at verbosity 2.
@@ -393,13 +371,9 @@ func loggedConfiguration(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerCon
 func TestScheme_LogHidesToken(t *testing.T) {
 	cfg := mustLoad(t, knownConfiguration)
 	logged := loggedConfiguration(t, cfg)
-	if strings.Contains(logged, "hunter2") {
-		t.Errorf("the log shows the token:\n%s", logged)
-	}
+	check.Lacks(t, logged, "hunter2")
 	for _, want := range []string{"token: <redacted>", "kind: TargetLoadPackingArgs", "targetUtilization: 70"} {
-		if !strings.Contains(logged, want) {
-			t.Errorf("the log does not have %q:\n%s", want, logged)
-		}
+		check.Contains(t, logged, want)
 	}
 	if args := argsOf(t, cfg, "LoadVariationRiskBalancing").(*config.LoadVariationRiskBalancingArgs); args.MetricProvider.Token != "hunter2" {
 		t.Error("logging changed the token that is used")
@@ -409,12 +383,8 @@ func TestScheme_LogHidesToken(t *testing.T) {
 func TestScheme_ConfigzHidesToken(t *testing.T) {
 	// configz serves the internal configuration as JSON.
 	served := check.Value(json.Marshal(mustLoad(t, knownConfiguration)))(t)
-	if strings.Contains(string(served), "hunter2") {
-		t.Errorf("configz shows the token: %s", served)
-	}
-	if !strings.Contains(string(served), "redacted") {
-		t.Errorf("configz lacks the provider: %s", served)
-	}
+	check.Lacks(t, string(served), "hunter2")
+	check.Contains(t, string(served), "redacted")
 }
 
 func TestScheme_ReadsBackWrittenConfiguration(t *testing.T) {

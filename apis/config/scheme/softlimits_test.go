@@ -60,19 +60,14 @@ func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	metrics.Register()
 	registry := plugins.NewInTreeRegistry()
 	for _, name := range []string{"LoadThreshold", "NodeMetrics"} {
-		if err := registry.Register(
+		check.OK(t, registry.Register(
 			name, func(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) { return softLimit{name}, nil },
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 	}
 	client := fake.NewClientset()
-	f, err := frameworkruntime.NewFramework(t.Context(), registry, &cfg.Profiles[0],
+	f := check.Value(frameworkruntime.NewFramework(t.Context(), registry, &cfg.Profiles[0],
 		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()), frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0))))(t)
 	return f.ListPlugins()
 }
 
@@ -138,9 +133,7 @@ func TestSoftLimitDefaults_EnableExtensionPointsTogether(t *testing.T) {
 			plugins := pluginsOf(t, tt.profile)
 			has := func(set stockconfig.PluginSet) bool { return len(without(tt.plugin, set)) < len(set.Enabled) }
 			got := enabled{has(plugins.PreFilter), has(plugins.Filter), has(plugins.PostFilter), has(plugins.PreScore), has(plugins.Score)}
-			if got != tt.want {
-				t.Errorf("enabled %+v, want %+v", got, tt.want)
-			}
+			check.Equal(t, "enabled", tt.want, got)
 		})
 	}
 }
