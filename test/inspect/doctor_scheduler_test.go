@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -32,7 +32,7 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}
 	_, err := e.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) { // a namespace that is deleted stays, for want of a controller
-		must(t, err)
+		check.OK(t, err)
 	}
 	create(t, e.Client.CoreV1().ServiceAccounts(installed), &corev1.ServiceAccount{ObjectMeta: inNamespace})
 	for role, name := range map[string]string{"system:kube-scheduler": installed, "system:volume-scheduler": installed + "-volumes"} {
@@ -60,7 +60,7 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 			Replicas: ptr.To(int32(len(pods))), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 		},
 	})
-	t.Cleanup(func() { must(t, e.DeletePods(context.WithoutCancel(ctx), installed, metav1.ListOptions{})) })
+	t.Cleanup(func() { check.OK(t, e.DeletePods(context.WithoutCancel(ctx), installed, metav1.ListOptions{})) })
 	for _, name := range pods {
 		e.addReplica(t, name, template.Spec, labels)
 	}
@@ -69,8 +69,7 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 // addReplica makes a pod of the Deployment, on the last node.
 func (e *environment) addReplica(t *testing.T, name string, spec corev1.PodSpec, labels map[string]string) {
 	t.Helper()
-	nodes, err := e.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	nodes := check.Value(e.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	spec.NodeName = nodes.Items[len(nodes.Items)-1].Name
 	spec.TerminationGracePeriodSeconds = new(int64)
 	create(t, e.Client.CoreV1().Pods(installed),
@@ -97,8 +96,7 @@ func quickLease(configuration string) string {
 
 func yamlOf(t *testing.T, c examined) string {
 	t.Helper()
-	text, err := os.ReadFile(c.file(t))
-	must(t, err)
+	text := check.Value(os.ReadFile(c.file(t)))(t)
 	return leased(string(text))
 }
 
@@ -120,9 +118,7 @@ func TestDoctor_Rights(t *testing.T) {
 			continue
 		}
 		lacking++
-		if !strings.Contains(c.Message, "system:serviceaccount:"+installed+":plimsoll lacks permission to") {
-			t.Errorf("the message is %q", c.Message)
-		}
+		check.Contains(t, c.Message, "system:serviceaccount:"+installed+":plimsoll lacks permission to")
 		if advice != "" && c.Advice[0].YAML != advice {
 			t.Errorf("the advice differs from that of the check before:\n%s", c.Advice[0].YAML)
 		}
@@ -136,7 +132,7 @@ func TestDoctor_Rights(t *testing.T) {
 	shared.eventually(t, discovered, "permissions.scheduler") // after all that was advised
 
 	// A right that the stock roles grant, taken away.
-	must(t, shared.Client.RbacV1().ClusterRoleBindings().Delete(t.Context(), installed+"-volumes", metav1.DeleteOptions{}))
+	check.OK(t, shared.Client.RbacV1().ClusterRoleBindings().Delete(t.Context(), installed+"-volumes", metav1.DeleteOptions{}))
 	waitUntil(t, func() bool {
 		report = shared.byDiscovery(t)
 		text := shown(report)
@@ -224,9 +220,7 @@ func TestDoctor_Scheduler(t *testing.T) {
 	shared.install(t, text)
 	report := shared.byDiscovery(t)
 	advice := wantsFound(t, report, "scheduler.ready", doctor.Error, "0 of 0 pods")
-	if leader := find(report, "scheduler.leader"); !reflect.DeepEqual(leader.Advice, advice) {
-		t.Errorf("without pods there is no log, but the advice is %+v", leader.Advice)
-	}
+	check.Equal(t, "without pods there is no log, but the advice", advice, find(report, "scheduler.leader").Advice)
 	shared.shell(t, advice[0]) // it scales to 2 replicas
 	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.ready", doctor.Error, "0 of 2 pods")
 	if output := shared.shell(t, advice[0]); !strings.Contains(output, "2 desired") {
@@ -257,9 +251,7 @@ func TestDoctor_Scheduler(t *testing.T) {
 	waitUntil(t, func() bool { return statusOf(shared.byDiscovery(t), "scheduler.ready") == doctor.OK })
 	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.leader", doctor.Error,
 		"no leader yet: there is no Lease "+installed+"/plimsoll")
-	if !strings.Contains(advice[0].Command, "logs deployment/plimsoll") {
-		t.Errorf("the advice is %+v", advice)
-	}
+	check.Contains(t, advice[0].Command, "logs deployment/plimsoll")
 
 	// A real scheduler takes the lead.
 	shared.runs(t, "doctors-scheduler", "kube-scheduler", quickLease(text))
@@ -274,9 +266,8 @@ func TestDoctor_Scheduler(t *testing.T) {
 	}
 	// Its metrics are not available here: the pod is KWOK's. The advice is another command.
 	metrics := wantsFound(t, shared.byDiscovery(t), "scheduler.metrics", doctor.Warning, "metrics could not be read")
-	if want := shared.kubectl() + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"; metrics[0].Command != want {
-		t.Errorf("the advice is %q, want %q", metrics[0].Command, want)
-	}
+	check.Equal(t, "the advice", shared.kubectl()+installed+" exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor",
+		metrics[0].Command)
 }
 
 // releaseLater deletes the Lease of the installed scheduler after the test.
@@ -295,16 +286,13 @@ func TestOtherMinor(t *testing.T) {
 	editDeployment(t, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "plimsoll:0.1.0-k8s1.99" })
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
 	const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"
-	must(t, os.WriteFile(pod, []byte(manifest), 0o600))
+	check.OK(t, os.WriteFile(pod, []byte(manifest), 0o600))
 	from := "--scheduler=" + installed + "/plimsoll"
 	const exec = " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll "
 	for _, command := range []string{"explain", "what-if"} {
 		r := shared.plimsoll(t, command, "-f", pod, from)
-		if !strings.Contains(r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ") ||
-			!strings.Contains(r.stderr, "the scheduler of 1.99") ||
-			!strings.Contains(r.stderr, shared.kubectl()+installed+exec+command+" ...\n") {
-			t.Errorf("stderr of %s is %q", command, r.stderr)
-		}
+		check.Contains(t, r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ", "the scheduler of 1.99",
+			shared.kubectl()+installed+exec+command+" ...\n")
 	}
 	advice := wantsFound(t, shared.byDiscovery(t), "scheduler.command", doctor.Warning, "the scheduler of 1.99")
 	if advice[0].Command != shared.kubectl()+installed+exec+"doctor" {
@@ -316,9 +304,8 @@ func TestOtherMinor(t *testing.T) {
 func TestDoctor_SchedulerMetrics(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", cluster.Unmeasured+"1")
 	configuration := string(mustRead(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)))
-	replica, err := shared.RunScheduler(t.Context(), "scraped-scheduler", "kube-scheduler",
-		configuration+"clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}\n")
-	must(t, err)
+	replica := check.Value(shared.RunScheduler(t.Context(), "scraped-scheduler", "kube-scheduler",
+		configuration+"clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}\n"))(t)
 	t.Cleanup(func() { _ = replica.Kill() })
 	p := shared.prometheus(t, func(text string) string {
 		const job = "scrape_configs:\n- job_name: scheduler\n  scheme: https\n  tls_config: {insecure_skip_verify: true}\n"
@@ -329,7 +316,7 @@ func TestDoctor_SchedulerMetrics(t *testing.T) {
 	c := configurationOf("TargetLoadPacking", p.URL, nil)
 	shared.finds(t, []string{"--config=" + c.file(t)}, "scheduler.load", doctor.Warning,
 		"cpu fresh on 1, expired on 0, absent on 1 nodes")
-	must(t, shared.Client.CoreV1().Nodes().Delete(t.Context(), cluster.Unmeasured+"1", metav1.DeleteOptions{}))
+	check.OK(t, shared.Client.CoreV1().Nodes().Delete(t.Context(), cluster.Unmeasured+"1", metav1.DeleteOptions{}))
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "scheduler.load", "scheduler.refreshes")
 }
 
@@ -401,14 +388,11 @@ func waitFor(t *testing.T, missing func() string) {
 // jsonOf returns a value as a failure shows it.
 func jsonOf(t *testing.T, value any) string {
 	t.Helper()
-	text, err := json.Marshal(value)
-	must(t, err)
+	text := check.Value(json.Marshal(value))(t)
 	return string(text)
 }
 
 func mustRead(t *testing.T, file string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Clean(file))
-	must(t, err)
-	return content
+	return check.Value(os.ReadFile(filepath.Clean(file)))(t)
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -75,10 +76,9 @@ func (c examined) args() map[string]any {
 // file writes the configuration to a file.
 func (c examined) file(t *testing.T) string {
 	t.Helper()
-	text, err := yaml.Marshal(c)
-	must(t, err)
+	text := check.Value(yaml.Marshal(c))(t)
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
-	must(t, os.WriteFile(file, text, 0o600))
+	check.OK(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 
@@ -89,7 +89,7 @@ func follow(t *testing.T, part map[string]any, advice doctor.Advice) {
 		t.Fatalf("the advice %q has no YAML", advice.Text)
 	}
 	var change map[string]any
-	must(t, yaml.Unmarshal([]byte(advice.YAML), &change))
+	check.OK(t, yaml.Unmarshal([]byte(advice.YAML), &change))
 	merge(part, change)
 }
 
@@ -212,8 +212,8 @@ func (e *environment) loadedNodes(t *testing.T, names ...string) {
 	t.Helper()
 	e.clear(t)
 	for _, name := range names {
-		must(t, e.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
-		must(t, e.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: "2", Memory: "4Gi"}}))
+		check.OK(t, e.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		check.OK(t, e.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: "2", Memory: "4Gi"}}))
 	}
 }
 
@@ -221,12 +221,9 @@ func (e *environment) loadedNodes(t *testing.T, names ...string) {
 func (e *environment) prometheus(t *testing.T, edit func(string) string, files map[string]string) cluster.Replica {
 	t.Helper()
 	name := "prometheus-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	p, err := e.RunPrometheus(t.Context(), name, edit, files)
-	must(t, err)
+	p := check.Value(e.RunPrometheus(t.Context(), name, edit, files))(t)
 	t.Cleanup(func() {
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, p.Stop())
 	})
 	return p
 }
@@ -270,9 +267,7 @@ func TestDoctor_UnmeasuredNode(t *testing.T) {
 			nearest != nil && !strings.Contains(nearest.Message, "these series name no node")
 	})
 	for _, a := range wantsFound(t, report, "nodes.measured", doctor.Warning, "unmeasured-1") {
-		if strings.Contains(a.Text, "too few samples") {
-			t.Errorf("the node has no samples at all, and the advice is %q", a.Text)
-		}
+		check.Lacks(t, a.Text, "too few samples")
 	}
 	advice := wantsFound(t, report, "nodes.nearest", doctor.Warning, "no series has a label that names a node without load",
 		"unmeasured-1")
@@ -304,8 +299,7 @@ func TestDoctor_Young(t *testing.T) {
 	if match == nil {
 		t.Fatalf("the advice is %q", advice[0].Text)
 	}
-	wait, err := time.ParseDuration(match[1])
-	must(t, err)
+	wait := check.Value(time.ParseDuration(match[1]))(t)
 	if wait <= 0 || wait > 30*time.Second {
 		t.Errorf("the advice is to wait for %s", wait)
 	}
@@ -315,8 +309,7 @@ func TestDoctor_Young(t *testing.T) {
 // youngPrometheus runs a Prometheus without samples, and returns its address.
 func youngPrometheus(t *testing.T) string {
 	t.Helper()
-	p, err := shared.RunPrometheus(t.Context(), fmt.Sprintf("young-%d", time.Now().UnixNano()), asIs, nil)
-	must(t, err)
+	p := check.Value(shared.RunPrometheus(t.Context(), fmt.Sprintf("young-%d", time.Now().UnixNano()), asIs, nil))(t)
 	t.Cleanup(func() { _ = p.Stop() })
 	return p.URL
 }
@@ -328,8 +321,7 @@ func TestDoctor_SlowSource(t *testing.T) {
 		time.Sleep(1200 * time.Millisecond)
 		return false
 	})
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, handler)
 	c := configurationOf("TargetLoadPacking", server.URL, args{"refreshInterval": "1s"})
 	advice := shared.finds(t, []string{"--config=" + c.file(t)}, "source.duration", doctor.Warning, "a refresh took",
 		"refreshInterval is 1s")
@@ -355,8 +347,7 @@ func before(
 	handle func(http.ResponseWriter, *http.Request) bool,
 ) (http.Handler, *httputil.ReverseProxy) {
 	t.Helper()
-	u, err := url.Parse(target)
-	must(t, err)
+	u := check.Value(url.Parse(target))(t)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if handle == nil || !handle(w, r) {
@@ -370,11 +361,10 @@ func TestDoctor_HostName(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	handler, _ := before(t, shared.Endpoints.Prometheus, nil)
 	dir := filepath.Join(filepath.Dir(shared.AdminKubeconfig), "pki")
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "apiserver.key"))
-	must(t, err)
+	certificate := check.Value(tls.LoadX509KeyPair(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "apiserver.key")))(t)
 	serve := func(address string) string {
 		server := httptest.NewUnstartedServer(handler)
-		must(t, server.Listener.Close())
+		check.OK(t, server.Listener.Close())
 		server.Listener = listen(t, address)
 		server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		server.StartTLS()
@@ -382,8 +372,7 @@ func TestDoctor_HostName(t *testing.T) {
 		return server.URL
 	}
 	// The certificate is for localhost and 127.0.0.1, and not for 127.0.0.2, where a server listens too on Linux.
-	u, err := url.Parse(serve("127.0.0.1:0"))
-	must(t, err)
+	u := check.Value(url.Parse(serve("127.0.0.1:0")))(t)
 	c := configurationOf("TargetLoadPacking", serve("127.0.0.2:"+u.Port()), nil)
 	run := func() []string {
 		return []string{"--config=" + c.file(t), "--source-ca-file=" + filepath.Join(dir, "ca.crt")}
@@ -412,33 +401,27 @@ func TestDoctor_ExpiredToken(t *testing.T) {
 		}
 		return false
 	})
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, handler)
 	shared.shellReading(t, "", "kubectl -n default create serviceaccount reader")
 	t.Cleanup(func() {
 		_ = shared.Client.CoreV1().ServiceAccounts("default").Delete(context.WithoutCancel(t.Context()), "reader", metav1.DeleteOptions{})
 	})
 	payload := fmt.Sprintf(`{"sub":"system:serviceaccount:default:reader","exp":%d}`, time.Now().Add(-2*time.Hour).Unix())
 	expired := "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".sEcr3tSignature"
-	tokenFile := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(tokenFile, []byte(expired), 0o600))
+	tokenFile := check.File(t, "token", expired)
 	c := configurationOf("TargetLoadPacking", server.URL, nil)
 	run := []string{"--config=" + c.file(t), "--source-token-file=" + tokenFile}
 	advice := shared.finds(t, run, "source.answers", doctor.Error, "401 Unauthorized")
 	if !strings.Contains(advice[0].Text, "The token expired 2h") { // and some minutes on a busy machine
 		t.Errorf("the advice is %q", advice[0].Text)
 	}
-	if strings.Contains(shown(shared.report), "sEcr3tSignature") {
-		t.Error("the report shows the token")
-	}
+	check.Lacks(t, shown(shared.report), "sEcr3tSignature")
 	shared.shell(t, advice[0])
 	shared.eventually(t, run, "source.answers", "nodes.measured")
 
 	// Without any token.
 	advice = shared.finds(t, []string{"--config=" + c.file(t)}, "source.answers", doctor.Error, "401 Unauthorized")
-	if !strings.Contains(advice[0].YAML, "tokenFile:") {
-		t.Errorf("the advice is %+v, want a tokenFile", advice[0])
-	}
+	check.Contains(t, advice[0].YAML, "tokenFile:")
 }
 
 // evaluatedAt matches the time at which a query was evaluated, in a response of Prometheus.
@@ -447,9 +430,7 @@ var evaluatedAt = regexp.MustCompile(`"value":\[([0-9.]+),`)
 // TestDoctor_NoAPIServer expects exit code 2.
 func TestDoctor_NoAPIServer(t *testing.T) {
 	r := shared.plimsoll(t, "doctor", "--server=https://127.0.0.1:1").wants(t, 2)
-	if !strings.Contains(r.stderr, "ask the API server: ") {
-		t.Errorf("stderr is %q", r.stderr)
-	}
+	check.Contains(t, r.stderr, "ask the API server: ")
 }
 
 // waitSeries waits until a query to a Prometheus returns at least so many series.
@@ -462,9 +443,8 @@ func waitSeries(t *testing.T, address, promQL string, n int) {
 				Result []any `json:"result"`
 			} `json:"data"`
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(promQL),
-			http.NoBody)
-		must(t, err)
+		req := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(promQL),
+			http.NoBody))(t)
 		resp, err := http.DefaultClient.Do(req)
 		if err == nil {
 			err = json.NewDecoder(resp.Body).Decode(&response)
@@ -483,7 +463,5 @@ func waitSeries(t *testing.T, address, promQL string, n int) {
 // listen listens at an address.
 func listen(t *testing.T, address string) net.Listener {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	must(t, err)
-	return l
+	return check.Value((&net.ListenConfig{}).Listen(t.Context(), "tcp", address))(t)
 }

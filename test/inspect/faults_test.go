@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -173,8 +174,7 @@ func through(handle func(http.ResponseWriter, *http.Request) bool) func(*testing
 		handler, _ := before(t, shared.Endpoints.Prometheus, func(w http.ResponseWriter, r *http.Request) bool {
 			return s.broken.Load() && handle(w, r)
 		})
-		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
+		server := check.Serve(t, handler)
 		s.setAddress(server.URL)
 	}
 }
@@ -258,7 +258,7 @@ func configurationFaults() []fault {
 		{"an annotation that is no threshold", "lines.annotations", doctor.Warning, `"cpu=900" is not a threshold`, "=cpu=70",
 			func(t *testing.T, s *scene) {
 				byThreshold(s, args{"thresholds": args{"cpu": 60}})
-				must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=900"))
+				check.OK(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=900"))
 			},
 			fix{}.vanishes("only wrong annotations are reported")},
 	}
@@ -279,8 +279,7 @@ func sourceFaults() []fault {
 	}
 	withToken := func(t *testing.T, s *scene, token string) {
 		t.Helper()
-		file := filepath.Join(t.TempDir(), "token")
-		must(t, os.WriteFile(file, []byte(token), 0o600))
+		file := check.File(t, "token", token)
 		s.flags = []string{"--source-token-file=" + file}
 	}
 	withTLS := func(scheme string) func(*testing.T, *scene) {
@@ -304,8 +303,7 @@ func sourceFaults() []fault {
 				handler, _ := before(t, shared.Endpoints.Prometheus, nil)
 				mux := http.NewServeMux()
 				mux.Handle("/prometheus/", http.StripPrefix("/prometheus", handler))
-				server := httptest.NewServer(mux)
-				t.Cleanup(server.Close)
+				server := check.Serve(t, mux)
 				s.setAddress(server.URL)
 			},
 			prose(func(_ *testing.T, s *scene) {
@@ -355,11 +353,11 @@ func sourceFaults() []fault {
 			func(t *testing.T, s *scene) {
 				byThreshold(s, args{"thresholds": args{"cpu": 60}})
 				queries(args{"memory": "no_such"})(t, s)
-				must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "memory=70"))
+				check.OK(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "memory=70"))
 			},
 			prose(func(t *testing.T, s *scene) {
 				delete(s.args()["metricProvider"].(args), "queries")
-				must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=70"))
+				check.OK(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=70"))
 			})},
 		{"a query in percent", "values.capacity", doctor.Error, "is above capacity", "divide it by 100", // 2 of 8 cores are 25 %
 			queries(args{"cpu": "100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}), ofArgs()},
@@ -384,7 +382,7 @@ func sourceFaults() []fault {
 func pemOf(t *testing.T, certificate *x509.Certificate) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), 0o600))
+	check.OK(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), 0o600))
 	return file
 }
 
@@ -409,8 +407,7 @@ func skewed(t *testing.T, broken *atomic.Bool) string {
 		resp.Header.Set("Content-Length", fmt.Sprint(len(body)))
 		return err
 	}
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, handler)
 	return server.URL
 }
 
@@ -423,8 +420,7 @@ type scraped struct {
 // scrape runs a Prometheus for the table.
 func scrape(t *testing.T, name string, edit func(string) string) scraped {
 	t.Helper()
-	p, err := shared.RunPrometheus(t.Context(), "faults-"+name, edit, nil)
-	must(t, err)
+	p := check.Value(shared.RunPrometheus(t.Context(), "faults-"+name, edit, nil))(t)
 	t.Cleanup(func() { _ = p.Stop() })
 	return scraped{url: p.URL}
 }
@@ -440,7 +436,7 @@ func scrapeThrough(t *testing.T, name string, rewrite func(path, body string) (s
 	result := scrape(t, name, func(text string) string {
 		kwok := kwokAddress.FindStringSubmatch(text)[1]
 		var server *httptest.Server
-		server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server = check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+kwok+r.URL.Path, http.NoBody)
 			if err != nil {
 				return
@@ -460,7 +456,6 @@ func scrapeThrough(t *testing.T, name string, rewrite func(path, body string) (s
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, body)
 		}))
-		t.Cleanup(server.Close)
 		return strings.Replace(text, kwok, strings.TrimPrefix(server.URL, "http://"), 1)
 	})
 	result.broken = broken
@@ -499,7 +494,7 @@ func relabeled(t *testing.T, config, monitor string) string {
 			TargetLabel  string   `json:"targetLabel"`
 		} `json:"relabelings"`
 	}
-	must(t, yaml.UnmarshalStrict([]byte(monitor), &advised))
+	check.OK(t, yaml.UnmarshalStrict([]byte(monitor), &advised))
 	var added strings.Builder
 	for _, r := range advised.Relabelings {
 		fmt.Fprintf(&added, "  - {source_labels: [%s], target_label: %s}\n", strings.Join(r.SourceLabels, ", "), r.TargetLabel)
@@ -586,7 +581,7 @@ func seriesFaults(t *testing.T) []fault {
 				at(podless)(t, s)
 				s.examined = configurationOf("PredictedPeak", podless.url, nil)
 				for name, node := range map[string]string{"one": "worker-1", "two": "worker-2", "three": "worker-2"} {
-					must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Node: node, Usage: cluster.Usage{CPU: "100m", Memory: "1Gi"}}))
+					check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Node: node, Usage: cluster.Usage{CPU: "100m", Memory: "1Gi"}}))
 					shared.settle(t, metav1.NamespaceDefault, name)
 				}
 			}, prose(byRepair)},
@@ -599,13 +594,12 @@ func seriesFaults(t *testing.T) []fault {
 func forger(t *testing.T) string {
 	t.Helper()
 	began := time.Now()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for _, node := range []string{"worker-1", "worker-2"} {
 			_, _ = fmt.Fprintf(w, "node_cpu_usage_seconds_total{node=%q} %f\nnode_memory_working_set_bytes{node=%q} 1e6\n", node,
 				time.Since(began).Seconds()/100, node)
 		}
 	}))
-	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
@@ -626,7 +620,7 @@ func (e *environment) changeRunning(t *testing.T, namespace, name string, change
 	pods := e.Client.CoreV1().Pods(namespace)
 	waitUntil(t, func() bool {
 		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
-		must(t, err)
+		check.OK(t, err)
 		if pod.Status.Phase != corev1.PodRunning {
 			return false
 		}
@@ -665,7 +659,7 @@ func installedFaults() []fault {
 func restartInstalled(t *testing.T) {
 	t.Helper()
 	d := editDeployment(t, func(*appsv1.Deployment) {})
-	must(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
+	check.OK(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
 	shared.addReplica(t, "plimsoll-2", d.Spec.Template.Spec, d.Spec.Template.Labels) // KWOK removes pods by name
 }
 
@@ -674,10 +668,10 @@ func editDeployment(t *testing.T, change func(*appsv1.Deployment)) *appsv1.Deplo
 	t.Helper()
 	deployments := shared.Client.AppsV1().Deployments(installed)
 	d, err := deployments.Get(t.Context(), "plimsoll", metav1.GetOptions{})
-	must(t, err)
+	check.OK(t, err)
 	change(d)
 	d, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	return d
 }
 
@@ -685,7 +679,7 @@ func editDeployment(t *testing.T, change func(*appsv1.Deployment)) *appsv1.Deplo
 func applyInstalled(t *testing.T, _ *scene, text string) {
 	t.Helper()
 	var change args
-	must(t, yaml.Unmarshal([]byte(text), &change))
+	check.OK(t, yaml.Unmarshal([]byte(text), &change))
 	editInstalled(t, change)
 }
 
@@ -693,16 +687,12 @@ func applyInstalled(t *testing.T, _ *scene, text string) {
 func editInstalled(t *testing.T, change args) {
 	t.Helper()
 	maps := shared.Client.CoreV1().ConfigMaps(installed)
-	own, err := maps.Get(t.Context(), "plimsoll", metav1.GetOptions{})
-	must(t, err)
+	own := check.Value(maps.Get(t.Context(), "plimsoll", metav1.GetOptions{}))(t)
 	var configuration examined
-	must(t, yaml.Unmarshal([]byte(own.Data["config.yaml"]), &configuration))
+	check.OK(t, yaml.Unmarshal([]byte(own.Data["config.yaml"]), &configuration))
 	merge(configuration.profile(0), change)
-	content, err := yaml.Marshal(configuration)
-	must(t, err)
-	own.Data["config.yaml"] = string(content)
-	_, err = maps.Update(t.Context(), own, metav1.UpdateOptions{})
-	must(t, err)
+	own.Data["config.yaml"] = string(check.Value(yaml.Marshal(configuration))(t))
+	check.Value(maps.Update(t.Context(), own, metav1.UpdateOptions{}))(t)
 }
 
 // atInstalled looks at the installed scheduler, which it installs.
@@ -725,28 +715,28 @@ func lateFaults(t *testing.T) []fault {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 		},
 	}})
-	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: scheduler, Gate: gate},
+	check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: scheduler, Gate: gate},
 		cluster.Pod{ReplicaSet: replicaSet, Scheduler: scheduler, Gate: gate}))
 	pods := shared.Client.CoreV1().Pods(meta.Namespace)
 	ungate := func(t *testing.T) {
 		t.Helper()
 		waiting, err := pods.List(t.Context(), ofScheduler)
-		must(t, err)
+		check.OK(t, err)
 		for i := range waiting.Items {
 			pod := &waiting.Items[i]
 			pod.Spec.SchedulingGates = nil
 			_, err = pods.Update(t.Context(), pod, metav1.UpdateOptions{})
-			must(t, err)
+			check.OK(t, err)
 		}
 	}
 	return []fault{
 		{"a node whose counters never moved", "values.frozen", doctor.Error, "worker-3", "Restart the exporters",
 			func(t *testing.T, _ *scene) {
-				must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-3", CPU: "8", Memory: "32Gi"}))
+				check.OK(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-3", CPU: "8", Memory: "32Gi"}))
 				waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-3"}[10s]) == 0`, 1)
 			},
 			prose(func(t *testing.T, _ *scene) { // KWOK is the kubelet and the exporter
-				must(t, shared.SetLoad(t.Context(), "worker-3", cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
+				check.OK(t, shared.SetLoad(t.Context(), "worker-3", cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
 			}).vanishes("it only tells of nodes whose counters stand still")},
 		{"pods of a scheduler that does not run", "pods.waiting", doctor.Error, `did you mean "plimsoll"?`, "schedulerName: plimsoll ",
 			func(t *testing.T, s *scene) {
@@ -757,8 +747,8 @@ func lateFaults(t *testing.T) []fault {
 				}
 			},
 			prose(func(t *testing.T, _ *scene) {
-				must(t, shared.DeletePods(t.Context(), meta.Namespace, ofScheduler))
-				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsoll"}))
+				check.OK(t, shared.DeletePods(t.Context(), meta.Namespace, ofScheduler))
+				check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsoll"}))
 			})},
 	}
 }
@@ -768,9 +758,7 @@ func supervise(t *testing.T, p *cluster.Process) {
 	t.Helper()
 	p.Supervise(t.Context())
 	t.Cleanup(func() {
-		if crash, err := p.Crash(); err != nil || crash != "" {
-			t.Errorf("%v%s", err, crash)
-		}
+		check.Equal(t, "crash", "", check.Value(p.Crash())(t))
 		if log, _ := p.Log(); t.Failed() {
 			t.Logf("the end of its log:\n%s", log[max(len(log)-4000, 0):])
 		}
@@ -781,7 +769,7 @@ func supervise(t *testing.T, p *cluster.Process) {
 func (e *environment) runs(t *testing.T, name string, program string, configuration string) cluster.Replica {
 	t.Helper()
 	replica, err := e.RunScheduler(t.Context(), name, program, configuration+"clientConnection: {kubeconfig: "+e.AdminKubeconfig+"}\n")
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { replica.Resume(); _ = replica.Kill() })
 	supervise(t, replica.Process)
 	return replica
@@ -814,10 +802,9 @@ func schedulerFaults() []fault {
 	resume := func(*testing.T, *scene) { replica.Resume() }
 	scheduled := func(t *testing.T, name string) {
 		t.Helper()
-		must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Scheduler: hanging}))
+		check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Scheduler: hanging}))
 		waitUntil(t, func() bool {
-			pod, err := shared.Client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-			must(t, err)
+			pod := check.Value(shared.Client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}))(t)
 			return pod.Spec.NodeName != ""
 		})
 	}
@@ -829,13 +816,13 @@ func schedulerFaults() []fault {
 		{"a stock scheduler in an image of another name", "scheduler.image", doctor.Error, "runs the stock scheduler",
 			"Run the image of Plimsoll",
 			func(t *testing.T, _ *scene) {
-				must(t, replica.Kill())
+				check.OK(t, replica.Kill())
 				runs(t, "stock-kube-scheduler", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
 					"leaderElection: {leaderElect: false}\nprofiles: [{schedulerName: "+hanging+"}]\n")
 				serves(t)
 			},
 			prose(func(t *testing.T, _ *scene) {
-				must(t, replica.Kill())
+				check.OK(t, replica.Kill())
 				runs(t, "kube-scheduler", ours)
 				serves(t)
 			}).on(func(t *testing.T, s *scene) {
@@ -850,12 +837,12 @@ func schedulerFaults() []fault {
 				s.profile(0)["schedulerName"] = hanging
 				runs(t, "kube-scheduler", string(mustRead(t, s.file(t))))
 				t.Cleanup(func() {
-					must(t, shared.DeletePods(context.WithoutCancel(t.Context()), "default",
+					check.OK(t, shared.DeletePods(context.WithoutCancel(t.Context()), "default",
 						metav1.ListOptions{FieldSelector: "spec.schedulerName=" + hanging}))
 				})
 				scheduled(t, "before")
 				replica.Pause()
-				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "waits", Scheduler: hanging}))
+				check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "waits", Scheduler: hanging}))
 				waitFor(t, func() string {
 					waiting := find(shared.doctor(t, s.arguments(t)...), "pods.waiting")
 					if waiting != nil && waiting.Status == doctor.Error {
@@ -869,12 +856,12 @@ func schedulerFaults() []fault {
 			func(*testing.T, *scene) { replica.Pause() },
 			// A scheduler that lost its Lease ends. The container starts it anew.
 			prose(func(t *testing.T, _ *scene) {
-				must(t, replica.Kill())
-				must(t, replica.Start(t.Context()))
+				check.OK(t, replica.Kill())
+				check.OK(t, replica.Start(t.Context()))
 			}).on(func(t *testing.T, s *scene) {
 				text := quickLease(yamlOf(t, s.examined))
 				host, err := os.Hostname() // names the leader in the Lease
-				must(t, err)
+				check.OK(t, err)
 				shared.install(t, text, strings.ToLower(host))
 				s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
 				runs(t, "kube-scheduler", text)

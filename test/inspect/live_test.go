@@ -49,20 +49,18 @@ profiles:
 func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	ctx := t.Context()
 	shared.clear(t)
-	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
-	must(t, shared.SetLoad(ctx, "n1", cluster.Load{Usage: cluster.Usage{CPU: "1"}}))
+	check.OK(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
+	check.OK(t, shared.SetLoad(ctx, "n1", cluster.Load{Usage: cluster.Usage{CPU: "1"}}))
 	_, err := shared.WaitCPUUtilization(ctx,
 		cluster.Expectation{Window: time.Minute, CPU: map[string]float64{"n1": 0.25}, Tolerance: 0.03})
-	must(t, err)
+	check.OK(t, err)
 	createService(t, "monitoring", "prometheus", 9090, expose(t, shared.Endpoints.Prometheus))
 	installScheduler(t, "plimsoll-system", ofAService)
 
-	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
-	must(t, err)
+	admin := check.Value(clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig))(t)
 	user := rest.CopyConfig(admin)
 	user.Impersonate.UserName = "reader"
-	c, err := live.Connect(user, "default", false)
-	must(t, err)
+	c := check.Value(live.Connect(user, "default", false))(t)
 
 	// With no right at all, and then with one more at a time.
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
@@ -85,26 +83,20 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"plimsoll"}, Verbs: []string{"get"},
 		},
 	)
-	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{})
-	must(t, err)
-	must(t, configuration.Err)
-	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; configuration.Origin != want {
-		t.Errorf("origin %q, want %q", configuration.Origin, want)
-	}
+	configuration := check.Value(c.Configuration(ctx, live.ConfigurationOptions{}))(t)
+	check.OK(t, configuration.Err)
+	check.Equal(t, "origin", "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll", configuration.Origin)
 
 	_, err = c.Objects(ctx)
 	check.Error(t, err, "forbidden", "create clusterrole plimsoll-inspect-")
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "services"}, Verbs: []string{"list"}})
-	objects, err := c.Objects(ctx)
-	must(t, err)
+	objects := check.Value(c.Objects(ctx))(t)
 	if want := len(sim.Kinds()) - 3; len(objects.Missing) != want ||
 		!strings.HasSuffix(objects.Missing[0].Grant, "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
 		t.Errorf("missing %+v", objects.Missing)
 	}
 	open := func() *live.Cluster {
-		opened, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All})
-		must(t, err)
-		return opened
+		return check.Value(c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All}))(t)
 	}
 	source := open().Sources()[0]
 	check.Error(t, source.Err, "forbidden", "http:prometheus:9090", "needs permission to get services/proxy")
@@ -115,14 +107,11 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 			Verbs: []string{"get"},
 		},
 	)
-	node, err := shared.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
-	must(t, err)
+	node := check.Value(shared.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}))(t)
 	waitFor(t, func() string { // a node can lack scrapes for a moment
 		source = open().Sources()[0]
-		must(t, source.Err)
-		if source.Route != live.ServiceProxy {
-			t.Errorf("route %s", source.Route)
-		}
+		check.OK(t, source.Err)
+		check.Equal(t, "route", live.ServiceProxy, source.Route)
 		measured := source.Readers[0].Model(load.CPU).Measured(node)[load.CPU]
 		if utilization := measured.Utilization(0); measured.State != load.Fresh || utilization < 0.2 || utilization > 0.3 {
 			return fmt.Sprintf("measured %+v, want 0.25 of 4 cores", measured)
@@ -134,12 +123,10 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 // waitAllowed waits until the authorizer, which learns of permissions by a watch, lets the user get the path.
 func waitAllowed(t *testing.T, cfg *rest.Config, path string) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(cfg)
-	must(t, err)
+	client := check.Value(rest.HTTPClientFor(cfg))(t)
 	waitUntil(t, func() bool {
-		resp, err := client.Get(cfg.Host + path)
-		must(t, err)
-		must(t, resp.Body.Close())
+		resp := check.Value(client.Get(cfg.Host + path))(t)
+		check.OK(t, resp.Body.Close())
 		return resp.StatusCode != http.StatusForbidden
 	})
 }
@@ -151,8 +138,7 @@ func (e *environment) waitRight(t *testing.T, user string, right authorizationv1
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right},
 	}
 	waitUntil(t, func() bool {
-		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-		must(t, err)
+		answer := check.Value(e.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t)
 		return answer.Status.Allowed
 	})
 }
@@ -165,8 +151,7 @@ func create[Object metav1.Object](t *testing.T, client interface {
 ) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	_, err := client.Create(ctx, object, metav1.CreateOptions{})
-	must(t, err)
+	check.Value(client.Create(ctx, object, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		if err := client.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
@@ -199,12 +184,12 @@ func createService(t *testing.T, namespace, name string, port int32, endpoint *n
 	}}
 	create(t, pods, pod)
 	pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	check.OK(t, err)
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: endpoint.IP.String(), PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}},
 	}
 	_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	create(t, shared.Client.DiscoveryV1().EndpointSlices(namespace), &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -279,8 +264,7 @@ func grant(t *testing.T, namespace string, rule rbacv1.PolicyRule) {
 	}
 	// The authorizer learns of it by a watch.
 	resource := rule.Resources[0]
-	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
-	must(t, err)
+	admin := check.Value(clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig))(t)
 	admin.Impersonate.UserName = "reader"
 	path := "/api/v1"
 	if group := rule.APIGroups[0]; group != "" {
@@ -304,11 +288,9 @@ func grant(t *testing.T, namespace string, rule rbacv1.PolicyRule) {
 // loopback address.
 func expose(t *testing.T, server string) *net.TCPAddr {
 	t.Helper()
-	u, err := url.Parse(server)
-	must(t, err)
+	u := check.Value(url.Parse(server))(t)
 	var ip net.IP
-	addresses, err := net.InterfaceAddrs()
-	must(t, err)
+	addresses := check.Value(net.InterfaceAddrs())(t)
 	for _, address := range addresses {
 		if network, ok := address.(*net.IPNet); ok && ip == nil && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
 			ip = network.IP
@@ -317,8 +299,7 @@ func expose(t *testing.T, server string) *net.TCPAddr {
 	if ip == nil {
 		t.Fatal("this machine has no address besides its loopback interface")
 	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
-	must(t, err)
+	listener := check.Value(net.ListenTCP("tcp", &net.TCPAddr{IP: ip}))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -346,22 +327,18 @@ func expose(t *testing.T, server string) *net.TCPAddr {
 func TestLive_Command(t *testing.T) {
 	ctx := t.Context()
 	shared.clear(t)
-	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
+	check.OK(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
 	installScheduler(t, "plimsoll-system", ofAService)
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
-	must(
+	check.OK(
 		t,
 		os.WriteFile(pod,
 			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"),
 			0o600),
 	)
 	r := shared.run(t, "", "explain", "-f", pod, "--kubeconfig="+shared.AdminKubeconfig).wants(t, 0)
-	if !strings.Contains(r.stdout, "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll") {
-		t.Errorf("stdout does not say which configuration was taken:\n%s", r.stdout)
-	}
-	if r.stderr != "" {
-		t.Errorf("stderr %q", r.stderr)
-	}
+	check.Contains(t, r.stdout, "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll")
+	check.Equal(t, "stderr", "", r.stderr)
 	r = shared.run(t, "", "explain", "absent", "--kubeconfig="+shared.AdminKubeconfig).wants(t, 2)
 	if !strings.HasPrefix(r.stderr, "Error: ") || strings.Count(r.stderr, "\n") != 1 {
 		t.Errorf("stderr %q", r.stderr)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -147,17 +148,16 @@ func render(text string, endpoints cluster.Endpoints) ([]byte, error) {
 // writeConfiguration writes a configuration, a template like that of the shared cluster, to a file, and returns its name.
 func (e *environment) writeConfiguration(t *testing.T, text string) string {
 	t.Helper()
-	filled, err := render(text, e.Endpoints)
-	must(t, err)
+	filled := check.Value(render(text, e.Endpoints))(t)
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
-	must(t, os.WriteFile(file, filled, 0o600))
+	check.OK(t, os.WriteFile(file, filled, 0o600))
 	return file
 }
 
 // clear removes all nodes and pods, now and at the end of the test.
 func (e *environment) clear(t *testing.T) {
 	t.Helper()
-	must(t, e.Clear(t.Context()))
+	check.OK(t, e.Clear(t.Context()))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if t.Failed() {
@@ -166,9 +166,7 @@ func (e *environment) clear(t *testing.T) {
 				t.Logf("doctor found last:\n%s", shown(e.report))
 			}
 		}
-		if err := e.Clear(ctx); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, e.Clear(ctx))
 	})
 }
 
@@ -178,9 +176,9 @@ func lateScrapes(t *testing.T, since time.Time) string {
 	const late = 0.3
 	seconds := int(time.Since(since).Seconds())
 	samples, err := shared.Query(t.Context(), time.Now(), fmt.Sprintf("count_over_time(node_cpu_usage_seconds_total[%ds])", seconds))
-	must(t, err)
+	check.OK(t, err)
 	durations, err := shared.Query(t.Context(), time.Now(), fmt.Sprintf(`max_over_time(scrape_duration_seconds{node!=""}[%ds])`, seconds))
-	must(t, err)
+	check.OK(t, err)
 	for _, node := range slices.Sorted(maps.Keys(samples)) {
 		if n, took := int(samples[node]), durations[node]; n < seconds-1 || took > late {
 			return fmt.Sprintf("%s has %d samples in %d s, and a scrape took %.1f s", node, n, seconds, took)
@@ -261,9 +259,7 @@ func (r result) wants(t *testing.T, exitCode int) result {
 // must ends the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 }
 
 // TestCommand_Version expects that the program runs.

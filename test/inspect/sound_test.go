@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -122,9 +123,8 @@ func TestDoctor_Sound(t *testing.T) {
 	shared.loadedNodes(t, "sound-1", "sound-2")
 	for i, name := range []string{"sound-1", "sound-2"} {
 		patch := fmt.Sprintf(`{"status":{"addresses":[{"type":"ExternalIP","address":"10.9.0.%d"}]}}`, i+1)
-		_, err := shared.Client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch),
-			metav1.PatchOptions{}, "status")
-		must(t, err)
+		check.Value(shared.Client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch),
+			metav1.PatchOptions{}, "status"))(t)
 	}
 	for _, tt := range append(soundConfigurations(), soundStacks(t)...) {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,9 +149,8 @@ func (e *environment) wantsSound(t *testing.T, s *scene) {
 // TestDoctor_SoundMetricsServer expects nothing to be found where metrics-server measures the nodes.
 func TestDoctor_SoundMetricsServer(t *testing.T) {
 	// The context of a test ends before its clean-up, which removes the nodes from the running cluster.
-	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{BinDir: shared.binDir, MetricsServer: true})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
+	c := check.Value(cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{BinDir: shared.binDir, MetricsServer: true}))(t)
+	t.Cleanup(func() { check.OK(t, c.Stop()) })
 	e := &environment{Cluster: c, binDir: shared.binDir}
 	e.loadedNodes(t, "sound-1", "sound-2")
 	s := &scene{examined: configurationOf("TargetLoadPacking", "", nil)}
@@ -168,7 +167,7 @@ func TestDoctor_SoundInstalled(t *testing.T) {
 	text := yamlOf(t, s.examined)
 	s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
 	host, err := os.Hostname() // names the leader in the Lease
-	must(t, err)
+	check.OK(t, err)
 	leader := strings.ToLower(host)
 	shared.install(t, text, leader, "plimsoll-2")
 	t.Cleanup(func() { shared.removeGrants(t) })
@@ -185,14 +184,13 @@ func TestDoctor_SoundInstalled(t *testing.T) {
 		status.Phase, status.Reason = corev1.PodFailed, "Evicted"
 	})
 	const other = "elsewhere"
-	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "batch-1", Scheduler: other}, cluster.Pod{Name: "batch-2", Scheduler: other}))
+	check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "batch-1", Scheduler: other}, cluster.Pod{Name: "batch-2", Scheduler: other}))
 	pods := shared.Client.CoreV1().Pods(metav1.NamespaceDefault)
 	waitUntil(t, func() bool { // doctor ignores younger pods
-		pod, err := pods.Get(t.Context(), "batch-1", metav1.GetOptions{})
-		must(t, err)
+		pod := check.Value(pods.Get(t.Context(), "batch-1", metav1.GetOptions{}))(t)
 		return time.Since(pod.CreationTimestamp.Time) > 12*time.Second
 	})
-	must(t, pods.Bind(t.Context(), &corev1.Binding{
+	check.OK(t, pods.Bind(t.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: "batch-2"}, Target: corev1.ObjectReference{Kind: "Node", Name: "installed-1"},
 	}, metav1.CreateOptions{}))
 	shared.wantsSound(t, s)
@@ -219,7 +217,7 @@ func TestDoctor_NoNodes(t *testing.T) {
 func nodeExporters(t *testing.T, name string, labels func(node int) string) string {
 	t.Helper()
 	began := time.Now()
-	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	exporter := check.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		elapsed := time.Since(began).Seconds()
 		for core := range 8 {
 			_, _ = fmt.Fprintf(w, "node_cpu_seconds_total{cpu=\"%d\",mode=\"idle\"} %f\nnode_cpu_seconds_total{cpu=\"%d\",mode=\"user\"} %f\n",
@@ -227,7 +225,6 @@ func nodeExporters(t *testing.T, name string, labels func(node int) string) stri
 		}
 		_, _ = io.WriteString(w, "node_memory_MemTotal_bytes 32e9\nnode_memory_MemAvailable_bytes 24e9\n")
 	}))
-	t.Cleanup(exporter.Close)
 	job := "scrape_configs:\n- job_name: exporters\n  static_configs:\n"
 	for node := 1; node <= 2; node++ {
 		job += fmt.Sprintf("  - {targets: [%q], labels: {%s}}\n", strings.TrimPrefix(exporter.URL, "http://"), labels(node))
@@ -240,11 +237,10 @@ func nodeExporters(t *testing.T, name string, labels func(node int) string) stri
   - record: instance:node_memory_utilisation:ratio
     expr: 1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes
 `
-	p, err := shared.RunPrometheus(t.Context(), "sound-"+name, func(text string) string {
+	p := check.Value(shared.RunPrometheus(t.Context(), "sound-"+name, func(text string) string {
 		text = strings.Replace(text, "  scrape_timeout: 1s\n", "  scrape_timeout: 1s\n  evaluation_interval: 1s\n", 1)
 		return strings.Replace(text, "scrape_configs:\n", "rule_files: [sound-"+name+"-rules.yaml]\n"+job, 1)
-	}, map[string]string{"sound-" + name + "-rules.yaml": rules})
-	must(t, err)
+	}, map[string]string{"sound-" + name + "-rules.yaml": rules}))(t)
 	t.Cleanup(func() { _ = p.Stop() })
 	return p.URL
 }
@@ -269,8 +265,7 @@ func victoriaMetrics(t *testing.T, prometheus string) string {
 		return err
 	}
 	const prefix = "/select/0/prometheus"
-	server := httptest.NewServer(http.StripPrefix(prefix, handler))
-	t.Cleanup(server.Close)
+	server := check.Serve(t, http.StripPrefix(prefix, handler))
 	return server.URL + prefix
 }
 
@@ -280,7 +275,7 @@ func atOpenShift(t *testing.T, s *scene, prometheus string) {
 	var values struct {
 		Config examined `json:"config"`
 	}
-	must(t, yaml.Unmarshal(mustRead(t, filepath.Join("..", "..", "manifests", "openshift", "values.yaml")), &values))
+	check.OK(t, yaml.Unmarshal(mustRead(t, filepath.Join("..", "..", "manifests", "openshift", "values.yaml")), &values))
 	header := s.examined
 	s.examined = values.Config
 	for _, field := range []string{"apiVersion", "kind", "leaderElection"} {
@@ -296,29 +291,26 @@ func atOpenShift(t *testing.T, s *scene, prometheus string) {
 	})
 	server := httptest.NewUnstartedServer(handler)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("thanos-querier.openshift-monitoring.svc", nil, nil)
-	must(t, err)
-	pair, err := tls.X509KeyPair(certificate, key)
-	must(t, err)
+	check.OK(t, err)
+	pair := check.Value(tls.X509KeyPair(certificate, key))(t)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte("allowed"), 0o600))
+	token := check.File(t, "token", "allowed")
 	authority := filepath.Join(t.TempDir(), "ca.crt")
-	must(t, os.WriteFile(authority, certificate, 0o600))
+	check.OK(t, os.WriteFile(authority, certificate, 0o600))
 	s.flags = []string{"--source-address=" + server.URL, "--source-ca-file=" + authority, "--source-token-file=" + token}
 }
 
 // loadWatcher runs the load-watcher of this repository over Prometheus, and returns its address.
 func loadWatcher(t *testing.T) string {
 	t.Helper()
-	port, err := cluster.FreePort()
-	must(t, err)
+	port := check.Value(cluster.FreePort())(t)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "load-watcher"),
 		"--listen-address="+address, "--kubeconfig="+shared.AdminKubeconfig, "--metrics-provider-name=Prometheus",
 		"--metrics-provider-address="+shared.Endpoints.Prometheus, "--window=10s", "--windows=10s", "--refresh-interval=1s")
-	must(t, cmd.Start())
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -339,8 +331,7 @@ func served(t *testing.T, pattern string, respond func(*http.Request) any) strin
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { _ = json.NewEncoder(w).Encode(respond(r)) })
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
+	server := check.Serve(t, mux)
 	return server.URL
 }
 
