@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -20,19 +21,18 @@ func TestRebalance(t *testing.T) {
 	shared.clear(t)
 	ctx := t.Context()
 	for name, usage := range map[string]string{"w-1": "5", "w-2": "2"} {
-		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
-		must(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
+		check.OK(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		check.OK(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
 	}
 	web := func(name, node, cpu string) cluster.Pod {
 		return cluster.Pod{Name: name, Node: node, Scheduler: "packing", ReplicaSet: "web", Usage: cluster.Usage{CPU: cpu}}
 	}
-	must(t, shared.CreatePods(ctx, web("web-1", "w-1", "1600m"), web("web-2", "w-2", "100m")))
-	before, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-1", metav1.GetOptions{})
-	must(t, err)
+	check.OK(t, shared.CreatePods(ctx, web("web-1", "w-1", "1600m"), web("web-2", "w-2", "100m")))
+	before := check.Value(shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-1", metav1.GetOptions{}))(t)
 
 	scheduler := shared.writeConfiguration(t, strings.ReplaceAll(whatIfConfiguration, "window: 1m", "window: 15s"))
 	limits := filepath.Join(t.TempDir(), "rebalancer.yaml")
-	must(t, os.WriteFile(limits, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"+
+	check.OK(t, os.WriteFile(limits, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"+
 		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\n"), 0o600))
 	args := []string{"rebalance", "--config", scheduler, "--rebalancer-config", limits}
 	var plan struct {
@@ -44,14 +44,12 @@ func TestRebalance(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Minute); !whole(); time.Sleep(time.Second) {
 		plan.Moves, plan.Stay = nil, nil
 		r := shared.plimsoll(t, append(args, "-o", "json")...).wants(t, 0)
-		must(t, json.Unmarshal([]byte(r.stdout), &plan))
+		check.OK(t, json.Unmarshal([]byte(r.stdout), &plan))
 		if time.Now().After(deadline) {
 			t.Fatalf("no move that takes 20 %% off a node in %s\nstderr: %s", r.stdout, r.stderr)
 		}
 	}
-	if plan.APIVersion != "inspect.plimsoll.io/v1" || plan.Kind != "RebalancePlan" {
-		t.Errorf("it is a %s of %s", plan.Kind, plan.APIVersion)
-	}
+	check.Equal(t, "apiVersion and kind", [2]string{"inspect.plimsoll.io/v1", "RebalancePlan"}, [2]string{plan.APIVersion, plan.Kind})
 	m := plan.Moves[0]
 	if m.Pod != "web-1" || m.From != "w-1" || m.To != "w-2" {
 		t.Errorf("moves %+v, want web-1 from w-1 to w-2", plan.Moves)
@@ -60,8 +58,7 @@ func TestRebalance(t *testing.T) {
 		t.Errorf("%+v stay, want the pod that makes the load: it has no controller", plan.Stay)
 	}
 	planning(t, args, "Nothing is moved.", "web-1").wants(t, 0)
-	after, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-1", metav1.GetOptions{})
-	must(t, err)
+	after := check.Value(shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-1", metav1.GetOptions{}))(t)
 	if after.UID != before.UID || after.DeletionTimestamp != nil {
 		t.Error("web-1 was evicted")
 	}

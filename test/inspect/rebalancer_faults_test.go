@@ -21,7 +21,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -42,10 +45,8 @@ type link struct {
 // newLink returns a link, and a kubeconfig that goes through it.
 func newLink(t *testing.T, kubeconfig string) (*link, string) {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(kubeconfig)
-	must(t, err)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	config := check.Value(clientcmd.LoadFromFile(kubeconfig))(t)
+	listener := check.Value((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	l := &link{open: map[net.Conn]bool{}}
 	for _, c := range config.Clusters {
 		l.target = strings.TrimPrefix(c.Server, "https://")
@@ -67,7 +68,7 @@ func newLink(t *testing.T, kubeconfig string) (*link, string) {
 		forwarding.Wait()
 	})
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*config, file))
+	check.OK(t, clientcmd.WriteToFile(*config, file))
 	return l, file
 }
 
@@ -144,7 +145,7 @@ func takeCensus(t *testing.T) *census {
 			c.see(o.(*corev1.Pod), true)
 		},
 	})
-	must(t, err)
+	check.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
@@ -210,9 +211,7 @@ func (c *census) wants(t *testing.T, evicted []string, ready map[string]int) {
 		func(context.Context) (bool, error) { return missing() == "", shared.Failed() }); err != nil {
 		t.Errorf("pods are lost: %v: %s", err, missing())
 	}
-	if got := c.evicted(); !slices.Equal(got, evicted) {
-		t.Errorf("%q were evicted, want %q", got, evicted)
-	}
+	check.Equal(t, "evicted pods", evicted, c.evicted(), cmpopts.EquateEmpty())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for app, n := range c.down {
@@ -223,13 +222,13 @@ func (c *census) wants(t *testing.T, evicted []string, ready map[string]int) {
 // createLoaded creates a node of 8 CPUs with this usage besides its pods.
 func createLoaded(t *testing.T, name, cpu string) {
 	t.Helper()
-	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+	check.OK(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
 	setLoad(t, name, cpu)
 }
 
 func setLoad(t *testing.T, node, cpu string) {
 	t.Helper()
-	must(t, shared.SetLoad(t.Context(), node, cluster.Load{Usage: cluster.Usage{CPU: cpu}}))
+	check.OK(t, shared.SetLoad(t.Context(), node, cluster.Load{Usage: cluster.Usage{CPU: cpu}}))
 }
 
 // member returns a pod of a workload, which uses and requests this CPU. Its requests keep it off nodes that just cooled.
@@ -317,16 +316,15 @@ func TestRebalancer_Faults(t *testing.T) {
 	for _, name := range []string{"a-0", "a-1", "b-0", "b-1", "gone-0"} {
 		createLoaded(t, "hot-"+name, "5")
 		app, _, _ := strings.Cut(name, "-")
-		must(t, shared.CreatePods(ctx, member(app, name, "hot-"+name, "1600m")))
+		check.OK(t, shared.CreatePods(ctx, member(app, name, "hot-"+name, "1600m")))
 	}
 	createLoaded(t, "kept", "5")
 	daemon := member("daemon", "daemon-0", "kept", "600m")
 	daemon.ReplicaSet, daemon.DaemonSet, daemon.DaemonSetNode = "", "daemon", "kept"
-	must(t, shared.CreatePods(ctx, member("single", "single-0", "kept", "600m"), daemon, member("opted", "opted-0", "kept", "600m"),
+	check.OK(t, shared.CreatePods(ctx, member("single", "single-0", "kept", "600m"), daemon, member("opted", "opted-0", "kept", "600m"),
 		member("opted", "opted-1", "cool-1", "10m"), member("gone", "gone-1", "cool-1", "10m")))
-	_, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, "opted-0", types.MergePatchType,
-		[]byte(`{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}`), metav1.PatchOptions{})
-	must(t, err)
+	check.Value(shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, "opted-0", types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}`), metav1.PatchOptions{}))(t)
 	c := takeCensus(t)
 	replicate(t, 2, member("a", "", "", "1600m"))
 	replicate(t, 2, member("b", "", "", "1600m"))
@@ -363,17 +361,17 @@ func TestRebalancer_Faults(t *testing.T) {
 	shared.Prometheus.Pause()
 	f.until("the load expires", func() bool { return f.metric("hot_nodes") == 0 })
 	stays("Prometheus hangs")
-	must(t, shared.Prometheus.Kill())
-	must(t, shared.Prometheus.Start(ctx))
+	check.OK(t, shared.Prometheus.Kill())
+	check.OK(t, shared.Prometheus.Start(ctx))
 	f.until("moves are planned again", planned(3))
-	must(t, shared.Client.CoreV1().Nodes().Delete(ctx, "hot-gone-0", metav1.DeleteOptions{}))
-	must(t, shared.Client.CoreV1().Nodes().Delete(ctx, "cool-0", metav1.DeleteOptions{}))
+	check.OK(t, shared.Client.CoreV1().Nodes().Delete(ctx, "hot-gone-0", metav1.DeleteOptions{}))
+	check.OK(t, shared.Client.CoreV1().Nodes().Delete(ctx, "cool-0", metav1.DeleteOptions{}))
 	f.until("the move off the removed node is dropped", planned(2))
 	pause(t, false)
 	evicted := func(n int) func() bool { return func() bool { return len(c.evicted()) >= n } }
 	f.until("a pod is evicted", evicted(1))
-	must(t, shared.APIServer.Kill())
-	must(t, shared.APIServer.Start(ctx))
+	check.OK(t, shared.APIServer.Kill())
+	check.OK(t, shared.APIServer.Start(ctx))
 	f.until("a pod is evicted after the API server is back", evicted(2))
 	var cut *rebalancerRun
 	f.until("a replica leads", func() bool { cut = f.leader(); return cut != nil })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestDoctor_RebalancerPermissions has a rebalancer of mode Evict whose account cannot evict. Following the advice leaves it
@@ -27,7 +28,7 @@ func TestDoctor_RebalancerPermissions(t *testing.T) {
 	_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{
 		"rebalancer.yaml": "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\n",
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	_, err = pods.Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		ServiceAccountName: "rebalancer", SchedulerName: "none",
 		Containers: []corev1.Container{{Name: "main", Image: "i", Command: []string{"/bin/rebalancer", "--state=default/rebalancer", "--v=2"}}},
@@ -35,7 +36,7 @@ func TestDoctor_RebalancerPermissions(t *testing.T) {
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: meta.Name}},
 		}}},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		_ = configs.Delete(ctx, meta.Name, metav1.DeleteOptions{})

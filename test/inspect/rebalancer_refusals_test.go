@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // webhooks refuse evictions of pods of the workload refused. Those of hanging get no answer, and those of late none after the dry run.
@@ -63,7 +65,7 @@ func webhooks(t *testing.T) {
 			}},
 		}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { _ = hooks.Delete(context.WithoutCancel(ctx), "evictions", metav1.DeleteOptions{}) })
 }
 
@@ -71,11 +73,10 @@ func webhooks(t *testing.T) {
 func forbidEvictions(t *testing.T, app string) {
 	t.Helper()
 	ctx, budgets := t.Context(), shared.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
-	_, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{
+	check.Value(budgets.Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: app},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-	}, metav1.CreateOptions{})
-	must(t, err)
+	}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = budgets.Delete(context.WithoutCancel(ctx), app, metav1.DeleteOptions{}) })
 }
 
@@ -83,17 +84,17 @@ func forbidEvictions(t *testing.T, app string) {
 func exhaust(t *testing.T) (lift func()) {
 	t.Helper()
 	ctx, quotas := t.Context(), shared.Client.CoreV1().ResourceQuotas(metav1.NamespaceDefault)
-	must(t, shared.CreatePriorityClass(ctx, "limited", 1))
+	check.OK(t, shared.CreatePriorityClass(ctx, "limited", 1))
 	none := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
 	q, err := quotas.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "limited"}, Spec: corev1.ResourceQuotaSpec{
 		Hard: none, ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{{
 			ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"limited"},
 		}}},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	q.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
 	_, err = quotas.UpdateStatus(ctx, q, metav1.UpdateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	lift = func() { _ = quotas.Delete(context.WithoutCancel(ctx), "limited", metav1.DeleteOptions{}) }
 	t.Cleanup(func() {
 		lift()
@@ -118,14 +119,14 @@ func TestRebalancer_Refusals(t *testing.T) {
 		node := "hot-" + name
 		createLoaded(t, node, "5")
 		app, _, _ := strings.Cut(name, "-")
-		must(t, shared.CreatePods(ctx, member(app, name, node, "1600m")))
+		check.OK(t, shared.CreatePods(ctx, member(app, name, node, "1600m")))
 		if strings.HasSuffix(name, "0") {
-			must(t, shared.CreatePods(ctx, member(app, app+"-2", "cool-0", "10m")))
+			check.OK(t, shared.CreatePods(ctx, member(app, app+"-2", "cool-0", "10m")))
 		}
 	}
 	// Once refused-0 is refused, its neighbor moves: 52.5 + 20 + 10 = 82.5 %.
 	setLoad(t, "hot-refused-0", "4200m")
-	must(t, shared.CreatePods(ctx, member("next", "next-0", "hot-refused-0", "800m"), member("next", "next-2", "cool-0", "10m")))
+	check.OK(t, shared.CreatePods(ctx, member("next", "next-0", "hot-refused-0", "800m"), member("next", "next-2", "cool-0", "10m")))
 	c := takeCensus(t)
 	limited, never := member("quota", "", "", "1600m"), member("never", "", "", "1600m")
 	limited.PriorityClass, never.NodeSelector = "limited", map[string]string{"no": "node"}
@@ -178,13 +179,9 @@ func TestRebalancer_Refusals(t *testing.T) {
 		"quota": {1, 1}, "never": {1, 1}, "budget": {0, 0}, "refused": {1, 0}, "hanging": {1, 0}, "late": {1, 1}, "next": {1, 1},
 	} {
 		first, second := n[app+"-0"], n[app+"-1"]
-		if got := [2]int{first[0] + second[0], first[1] + second[1]}; got != want {
-			t.Errorf("dry runs and evictions of %s: %v, want %v", app, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("dry runs and evictions of %s", app), want, [2]int{first[0] + second[0], first[1] + second[1]})
 	}
-	if _, err := shared.WaitEvent(ctx, "hot-refused-0", "PodMoved"); err != nil {
-		t.Error(err)
-	}
+	check.Value(shared.WaitEvent(ctx, "hot-refused-0", "PodMoved"))(t)
 	lift()
 	evicted := slices.Sorted(slices.Values(append(append(c.evicted("quota"), c.evicted("never")...), "next-0")))
 	if len(evicted) != 3 {

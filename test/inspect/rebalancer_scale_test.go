@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -48,7 +49,7 @@ func TestRebalancer_Scale(t *testing.T) {
 		}
 		loads[n] = load
 	}
-	must(t, shared.CreateNodes(ctx, all...))
+	check.OK(t, shared.CreateNodes(ctx, all...))
 	for n, of := range pods {
 		group.Go(func() error {
 			if err := shared.SetLoad(groupCtx, all[n].Name, cluster.Load{Usage: cluster.Usage{CPU: loads[n]}}); err != nil {
@@ -57,7 +58,7 @@ func TestRebalancer_Scale(t *testing.T) {
 			return shared.CreatePods(groupCtx, of...)
 		})
 	}
-	must(t, group.Wait())
+	check.OK(t, group.Wait())
 	slices.Sort(large)
 
 	c := takeCensus(t)
@@ -78,8 +79,7 @@ func TestRebalancer_Scale(t *testing.T) {
 	})
 	steps := r.steps()
 	r.until("three more steps", func() bool { return r.steps() >= steps+3 })
-	arrived, err := arrivals.End()
-	must(t, err)
+	arrived := check.Value(arrivals.End())(t)
 	for number := 1; number <= arrived; number++ {
 		ready[fmt.Sprintf("arrival-%d", number)] = 1
 	}

@@ -25,11 +25,14 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	live "github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -47,8 +50,7 @@ type rebalancerRun struct {
 // runMoving runs a scheduler with a profile moving for the length of the test.
 func runMoving(t *testing.T, name, configuration string) cluster.Replica {
 	t.Helper()
-	scheduler, err := shared.RunScheduler(t.Context(), name, "kube-scheduler", configuration)
-	must(t, err)
+	scheduler := check.Value(shared.RunScheduler(t.Context(), name, "kube-scheduler", configuration))(t)
 	t.Cleanup(func() { _ = scheduler.Stop() })
 	supervise(t, scheduler.Process)
 	return scheduler
@@ -59,7 +61,7 @@ func runRebalancer(t *testing.T, name, limits, configuration, kubeconfig string)
 	t.Helper()
 	r, err := shared.RunRebalancer(t.Context(), name, "--config="+limits, "--scheduler-config="+shared.writeConfiguration(t, configuration),
 		"--state=default/rebalancer", "--v=2", "--kubeconfig="+kubeconfig)
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { _ = r.Stop() })
 	supervise(t, r.Process)
 	return &rebalancerRun{t, r}
@@ -78,8 +80,7 @@ func (r *rebalancerRun) metric(series string) float64 {
 	if found == nil {
 		return 0
 	}
-	value, err := strconv.ParseFloat(found[1], 64)
-	must(r.T, err)
+	value := check.Value(strconv.ParseFloat(found[1], 64))(r.T)
 	return value
 }
 
@@ -119,19 +120,17 @@ func evictions(t *testing.T) (pods []string) {
 func rebalancerRequests(t *testing.T) []auditv1.Event {
 	t.Helper()
 	account, err := shared.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(t.Context(), "rebalancer", metav1.GetOptions{})
-	must(t, err)
-	events, err := shared.AuditEvents()
-	must(t, err)
+	check.OK(t, err)
+	events := check.Value(shared.AuditEvents())(t)
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.UID != string(account.UID) || e.ObjectRef == nil })
 }
 
 // rebalancerRules are the permissions of the rebalancer in a mode.
 func rebalancerRules(t *testing.T, mode api.Mode) (rules []rbacv1.PolicyRule) {
 	t.Helper()
-	needed, err := command.Permissions(&live.Connection{Client: shared.Client}, mode,
+	needed := check.Value(command.Permissions(&live.Connection{Client: shared.Client}, mode,
 		types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "rebalancer"},
-		types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"})
-	must(t, err)
+		types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"}))(t)
 	for i := range needed {
 		p := &needed[i]
 		rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{p.Resource}, Verbs: p.Verbs}
@@ -148,15 +147,15 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 	t.Helper()
 	ctx, name := t.Context(), metav1.ObjectMeta{Name: "rebalancer"}
 	_, err := shared.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: name}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	_, err = shared.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	label, value, _ := strings.Cut(kube.BindingLabel, "=")
 	_, err = shared.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Labels: map[string]string{label: value}}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceDefault, Name: name.Name}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		_ = shared.Client.RbacV1().ClusterRoleBindings().Delete(ctx, name.Name, metav1.DeleteOptions{})
@@ -170,15 +169,13 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 		right.Name = last.ResourceNames[0]
 	}
 	shared.waitRight(t, "system:serviceaccount:default:"+name.Name, right)
-	token, err := shared.Token(ctx, metav1.NamespaceDefault, name.Name)
-	must(t, err)
-	config, err := clientcmd.LoadFromFile(shared.AdminKubeconfig)
-	must(t, err)
+	token := check.Value(shared.Token(ctx, metav1.NamespaceDefault, name.Name))(t)
+	config := check.Value(clientcmd.LoadFromFile(shared.AdminKubeconfig))(t)
 	for _, user := range config.AuthInfos {
 		user.ClientCertificate, user.ClientKey, user.ClientCertificateData, user.ClientKeyData, user.Token = "", "", nil, nil, token
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*config, file))
+	check.OK(t, clientcmd.WriteToFile(*config, file))
 	return file
 }
 
@@ -198,10 +195,10 @@ func heat(t *testing.T) (scheduler cluster.Replica, replicated func()) {
 	ctx := t.Context()
 	scheduler = runMoving(t, "moving", movingConfiguration)
 	for name, usage := range map[string]string{"w-1": "5", "w-2": "2"} {
-		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
-		must(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
+		check.OK(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		check.OK(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
 	}
-	must(t, shared.CreatePods(ctx, member("web", "web-1", "w-1", "1600m"), member("web", "web-2", "w-2", "100m")))
+	check.OK(t, shared.CreatePods(ctx, member("web", "web-1", "w-1", "1600m"), member("web", "web-2", "w-2", "100m")))
 	return scheduler, func() { replicate(t, 2, member("web", "", "", "1600m")) }
 }
 
@@ -209,7 +206,7 @@ func heat(t *testing.T) (scheduler cluster.Replica, replicated func()) {
 func limits(t *testing.T, more string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rebalancer.yaml")
-	must(t, os.WriteFile(file, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nrefreshes: 1\n"+
+	check.OK(t, os.WriteFile(file, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nrefreshes: 1\n"+
 		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\nmode: Evict\n"+more), 0o600))
 	return file
 }
@@ -219,10 +216,9 @@ func createState(t *testing.T, namespace string) {
 	t.Helper()
 	component, value, _ := strings.Cut(kube.StateLabel, "=")
 	ctx, configs := t.Context(), shared.Client.CoreV1().ConfigMaps(namespace)
-	_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	check.Value(configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{plan.PausedAnnotation: "true"},
-	}}, metav1.CreateOptions{})
-	must(t, err)
+	}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		_ = configs.Delete(ctx, "rebalancer", metav1.DeleteOptions{})
@@ -233,19 +229,16 @@ func createState(t *testing.T, namespace string) {
 // pause sets or removes the operator's pause.
 func pause(t *testing.T, paused bool) {
 	t.Helper()
-	_, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(t.Context(), "rebalancer", types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, plan.PausedAnnotation, paused), metav1.PatchOptions{})
-	must(t, err)
+	check.Value(shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(t.Context(), "rebalancer", types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, plan.PausedAnnotation, paused), metav1.PatchOptions{}))(t)
 }
 
 // stateOf returns the saved state.
 func stateOf(t *testing.T) *plan.State {
 	t.Helper()
 	held, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "rebalancer", metav1.GetOptions{})
-	must(t, err)
-	s, err := plan.DecodeState(kube.StateOf(held))
-	must(t, err)
-	return s
+	check.OK(t, err)
+	return check.Value(plan.DecodeState(kube.StateOf(held)))(t)
 }
 
 // endedMoves returns the moves that ended, without any that a kill came before.
@@ -261,7 +254,7 @@ func pretend(t *testing.T) {
 		_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) { // no controller ends a namespace here
-			must(t, err)
+			check.OK(t, err)
 		}
 		createState(t, namespace)
 	}
@@ -300,10 +293,10 @@ func TestRebalancer(t *testing.T) {
 	r.stays("a pause", stopped("Paused"))
 	plans("Moves wait (Paused): the state's ConfigMap has the annotation rebalancer.plimsoll.io/paused: \"true\"; remove it to go on.\n")
 
-	must(t, scheduler.Kill())
+	check.OK(t, scheduler.Kill())
 	r.until("the lease expires", func() bool {
 		lease, err := shared.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "kube-scheduler", metav1.GetOptions{})
-		must(t, err)
+		check.OK(t, err)
 		return time.Since(lease.Spec.RenewTime.Time) > 20*time.Second
 	})
 	pause(t, false)
@@ -315,23 +308,23 @@ func TestRebalancer(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { _ = budgets.Delete(context.WithoutCancel(ctx), "web", metav1.DeleteOptions{}) })
 	r.until("the budget is known", func() bool { return r.metric(`staying_pods{reason="DisruptionBudget"}`) == 1 })
-	must(t, scheduler.Start(ctx))
+	check.OK(t, scheduler.Start(ctx))
 	r.stays("a budget that allows none", func() bool {
 		return r.metric(`stopped{reason="SchedulerDown"}`) == 0 && r.metric(`staying_pods{reason="DisruptionBudget"}`) == 1
 	})
 
 	// SIGKILL once the move is recorded. The eviction was made or not. The move does not end before the pod has a replacement.
-	must(t, budgets.Delete(ctx, "web", metav1.DeleteOptions{}))
+	check.OK(t, budgets.Delete(ctx, "web", metav1.DeleteOptions{}))
 	r.until("a move is recorded", func() bool { return len(stateOf(t).UnderWay) == 1 })
-	must(t, r.Kill())
+	check.OK(t, r.Kill())
 	if s := stateOf(t); len(s.UnderWay) != 1 || s.UnderWay[0].Pod != "web-1" || s.UnderWay[0].From != "w-1" || s.UnderWay[0].To != "w-2" {
 		t.Errorf("the state has the moves %+v, want web-1 from w-1 to w-2", s.UnderWay)
 	}
 	replicated()
-	must(t, r.Start(ctx))
+	check.OK(t, r.Start(ctx))
 	var landed []plan.Record
 	r.until("the replacement is ready", func() bool {
 		landed = endedMoves(t)
@@ -348,15 +341,13 @@ func TestRebalancer(t *testing.T) {
 		t.Errorf("evictions of %q, want of web-1 alone, and none at rest", got)
 	}
 	pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-	must(t, err)
+	check.OK(t, err)
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; pod.Spec.NodeName != "w-2" || len(pods.Items) != 2 {
 			t.Errorf("pod %s of %d is on %s, want two on w-2", pod.Name, len(pods.Items), pod.Spec.NodeName)
 		}
 	}
-	if _, err := shared.WaitEvent(ctx, landed[0].Replacement, "Moved"); err != nil {
-		t.Error(err)
-	}
+	check.Value(shared.WaitEvent(ctx, landed[0].Replacement, "Moved"))(t)
 	checkRequests(t, "create events", "create leases", "create pods/eviction", "get configmaps", "get leases", "get pods", "update configmaps",
 		"update leases")
 	config := "--config=" + shared.writeConfiguration(t, movingConfiguration)
@@ -385,7 +376,5 @@ func checkRequests(t *testing.T, want ...string) {
 		}
 	}
 	got := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(what string) bool { return strings.HasSuffix(what, "h events") })
-	if !slices.Equal(got, want) {
-		t.Errorf("the requests are %q, want %q beside list and watch", got, want)
-	}
+	check.Equal(t, "the requests beside list and watch", want, got, cmpopts.EquateEmpty())
 }

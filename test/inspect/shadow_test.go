@@ -20,21 +20,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
 // startShadow runs the shadow of the stock profile's pods with the profile plimsoll, and returns its URL.
 func (e *environment) startShadow(t *testing.T) string {
 	t.Helper()
-	port, err := cluster.FreePort()
-	must(t, err)
+	port := check.Value(cluster.FreePort())(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	cmd := exec.CommandContext(ctx, filepath.Join(e.binDir, "kubectl-plimsoll"), "shadow", "run", "--config="+e.writeConfiguration(t, quickly(configuration)),
 		"--profile=plimsoll", "--scheduler-name=default-scheduler", "--kubeconfig="+e.AdminKubeconfig, fmt.Sprintf("--listen-address=127.0.0.1:%d", port))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	must(t, cmd.Start())
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait() // it was ended
@@ -67,16 +67,15 @@ func get(ctx context.Context, url string) (string, error) {
 func TestShadow(t *testing.T) {
 	shared.clear(t)
 	for name, usage := range map[string]string{"hot": "7200m", "cold": "800m"} {
-		must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
-		must(t, shared.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
+		check.OK(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		check.OK(t, shared.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
 	}
 	requests := func(cpu string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
 	}
-	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "reserved", Node: "cold", Resources: requests("5")}))
-	_, err := shared.WaitCPUUtilization(t.Context(), cluster.Expectation{
-		Window: quick, CPU: map[string]float64{"hot": 0.9, "cold": 0.1}, Tolerance: 0.05})
-	must(t, err)
+	check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "reserved", Node: "cold", Resources: requests("5")}))
+	check.Value(shared.WaitCPUUtilization(t.Context(), cluster.Expectation{
+		Window: quick, CPU: map[string]float64{"hot": 0.9, "cold": 0.1}, Tolerance: 0.05}))(t)
 	url := shared.startShadow(t)
 	until := func(what string, holds func() (bool, error)) {
 		t.Helper()
@@ -96,15 +95,12 @@ func TestShadow(t *testing.T) {
 	const pods = 3
 	app := map[string]string{"app": "judged"}
 	for range pods {
-		must(t, shared.CreatePods(t.Context(), cluster.Pod{
+		check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{
 			ReplicaSet: "web", Labels: app, Scheduler: corev1.DefaultSchedulerName, Resources: requests("500m")}))
 	}
-	bound, err := shared.WaitBound(t.Context(), app, pods)
-	must(t, err)
+	bound := check.Value(shared.WaitBound(t.Context(), app, pods))(t)
 	for pod, node := range bound {
-		if node != "hot" {
-			t.Fatalf("pod %s is on %s: the stock profile must prefer hot for this test", pod, node)
-		}
+		check.Require(t, fmt.Sprintf("pod %s is on: the stock profile must prefer hot for this test", pod), "hot", node)
 	}
 	var report shadow.Report
 	until("counts a hot minute of each pod", func() (bool, error) {
@@ -122,25 +118,19 @@ func TestShadow(t *testing.T) {
 	if report.CoreShare <= 0 || report.CoreShare > 0.1 {
 		t.Errorf("it spent %v of a core, want up to 0.1", report.CoreShare)
 	}
-	metrics, err := get(t.Context(), url+"/metrics")
-	must(t, err)
+	metrics := check.Value(get(t.Context(), url+"/metrics"))(t)
 	for _, want := range []string{
 		`plimsoll_shadow_decisions_total{namespace="default",outcome="Elsewhere",workload="web"} 3`,
 		`plimsoll_shadow_hot_minutes_total{choice="Made",namespace="default",workload="web"} `, "plimsoll_shadow_work_seconds_total ",
 	} {
-		if !strings.Contains(metrics, "\n"+want) {
-			t.Errorf("the metrics have no %s", want)
-		}
+		check.Contains(t, metrics, "\n"+want)
 	}
 	createService(t, "shadow", "shadow", 10269, expose(t, url))
 	r := shared.run(t, "", "shadow", "--kubeconfig="+shared.AdminKubeconfig, "--service=shadow/shadow", "--since=2h").wants(t, 0)
 	for _, want := range []string{"default web 3 3 0 0 ", "Plimsoll's choices have 100 % fewer predicted hot minutes: 0 in place of "} {
-		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
-			t.Errorf("the command does not print %q:\n%s", want, r.stdout)
-		}
+		check.Contains(t, strings.Join(strings.Fields(r.stdout), " "), want)
 	}
-	all, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	all := check.Value(shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}))(t)
 	for i := range all.Items {
 		for _, f := range all.Items[i].ManagedFields {
 			if strings.Contains(f.Manager, "shadow") {

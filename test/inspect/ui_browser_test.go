@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -23,10 +24,9 @@ import (
 func TestUI_Browser(t *testing.T) {
 	topCluster(t, nil)
 	huge := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100")}}
-	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "web", Scheduler: "plimsoll", Node: "worker-1"},
+	check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "web", Scheduler: "plimsoll", Node: "worker-1"},
 		cluster.Pod{Name: "huge", Scheduler: "plimsoll", Resources: huge}))
-	_, err := shared.WaitRefused(t.Context(), "huge")
-	must(t, err)
+	check.Value(shared.WaitRefused(t.Context(), "huge"))(t)
 	cmd, stderr, address := startUI(t)
 	tb := browser.Open(t, address.String())
 	tb.WaitFor("#count", "3 nodes: 1 above the line") // worker-2 has 85 %
@@ -77,7 +77,7 @@ func TestUI_Browser(t *testing.T) {
 	tb.Exec(`for (const details of document.querySelectorAll("details")) details.open = true`)
 	tb.Accessible("nodes and health")
 	tb.Close()
-	must(t, cmd.Process.Signal(syscall.SIGINT))
+	check.OK(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGINT: %v: %s", err, stderr.String())
 	}
@@ -96,7 +96,7 @@ func podsOfPage(tb *browser.Tab) []string {
 func podsOfTop(t *testing.T) (pods []string) {
 	t.Helper()
 	var printed top.Pods
-	must(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &printed))
+	check.OK(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &printed))
 	for _, p := range printed.Pods {
 		pods = append(pods, p.Namespace+"/"+p.Name+"|"+p.CPU.Usage.String())
 	}
@@ -107,7 +107,7 @@ func podsOfTop(t *testing.T) (pods []string) {
 // explained returns what explain prints of a pod.
 func explained(t *testing.T, pod string) (e explain.Explanation) {
 	t.Helper()
-	must(t, json.Unmarshal([]byte(shared.plimsoll(t, "explain", pod, "-n", "default", "-o", "json").stdout), &e))
+	check.OK(t, json.Unmarshal([]byte(shared.plimsoll(t, "explain", pod, "-n", "default", "-o", "json").stdout), &e))
 	return e
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -37,17 +38,16 @@ func startUI(t *testing.T) (cmd *exec.Cmd, stderr *bytes.Buffer, address *url.UR
 	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "kubectl-plimsoll"), "ui", "--no-open",
 		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
-	out, err := cmd.StdoutPipe()
-	must(t, err)
+	out := check.Value(cmd.StdoutPipe())(t)
 	stderr = &bytes.Buffer{}
 	cmd.Stderr = stderr
-	must(t, cmd.Start())
+	check.OK(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr.String())
 	}
 	address, err = url.Parse(strings.TrimSpace(line))
-	must(t, err)
+	check.OK(t, err)
 	return cmd, stderr, address
 }
 
@@ -59,23 +59,17 @@ func TestUI(t *testing.T) {
 	address.Fragment = ""
 
 	jar, err := cookiejar.New(nil)
-	must(t, err)
+	check.OK(t, err)
 	client := &http.Client{Jar: jar}
 	request := func(method, path, body string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, address.String()+path, strings.NewReader(body))
-		must(t, err)
-		resp, err := client.Do(req)
-		must(t, err)
+		req := check.Value(http.NewRequestWithContext(t.Context(), method, address.String()+path, strings.NewReader(body)))(t)
+		resp := check.Value(client.Do(req))(t)
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		return resp
 	}
-	if resp := request(http.MethodGet, "snapshot.json", ""); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("HTTP status %d without a session", resp.StatusCode)
-	}
-	if resp := request(http.MethodPost, "session", token); resp.StatusCode != http.StatusNoContent {
-		t.Fatalf("HTTP status %d for the token", resp.StatusCode)
-	}
+	check.Equal(t, "HTTP status without a session", http.StatusUnauthorized, request(http.MethodGet, "snapshot.json", "").StatusCode)
+	check.Require(t, "HTTP status for the token", http.StatusNoContent, request(http.MethodPost, "session", token).StatusCode)
 	var snapshot struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -86,9 +80,9 @@ func TestUI(t *testing.T) {
 	var nodes map[string]*top.Row
 	waitFor(t, func() string { // the load of two looks differs
 		content, err = io.ReadAll(request(http.MethodGet, "snapshot.json", "").Body)
-		must(t, err)
+		check.OK(t, err)
 		snapshot.State = ui.State{}
-		must(t, json.Unmarshal(content, &snapshot))
+		check.OK(t, json.Unmarshal(content, &snapshot))
 		view, nodes = topNodes(t)
 		return otherThanTop(snapshot.Nodes, nodes)
 	})
@@ -99,11 +93,9 @@ func TestUI(t *testing.T) {
 
 	var pods top.Pods
 	content, err = io.ReadAll(request(http.MethodGet, "pods.json", "").Body)
-	must(t, err)
-	if !strings.Contains(string(content), "not found") {
-		t.Errorf("pods of no node: %s", content)
-	}
-	must(t, json.NewDecoder(request(http.MethodGet, "pods.json?node=worker-1", "").Body).Decode(&pods))
+	check.OK(t, err)
+	check.Contains(t, string(content), "not found")
+	check.OK(t, json.NewDecoder(request(http.MethodGet, "pods.json?node=worker-1", "").Body).Decode(&pods))
 	if len(pods.Pods) != nodes["worker-1"].Pods || pods.Node.Name != "worker-1" {
 		t.Errorf("%+v, want the pods of worker-1", pods)
 	}
@@ -117,13 +109,13 @@ func TestUI(t *testing.T) {
 			SchedulerName: "plimsoll", Containers: []corev1.Container{{Name: "main", Image: "web"}},
 		}},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() {
 		_ = shared.Client.AppsV1().Deployments(meta.Namespace).Delete(context.WithoutCancel(t.Context()), meta.Name, metav1.DeleteOptions{})
 	})
 	var more whatif.Report
 	content, err = io.ReadAll(request(http.MethodGet, "what-if.json?more=3&of=deployment/default/scaled", "").Body)
-	must(t, err)
+	check.OK(t, err)
 	if err := json.Unmarshal(content, &more); err != nil || len(more.Outcomes) != 1 || more.Outcomes[0].Placed != 3 {
 		t.Errorf("3 more pods: %v: %s", err, content)
 	}
@@ -133,14 +125,13 @@ func TestUI(t *testing.T) {
 		"explain.json?namespace=" + pods.Pods[0].Namespace + "&pod=" + pods.Pods[0].Name: "Explanation",
 		"what-if.json?drain=worker-2": "WhatIf", "what-if.json?add-nodes=2&like=worker-1": "WhatIf", "moves.json": "RebalancePlan",
 	} {
-		content, err := io.ReadAll(request(http.MethodGet, path, "").Body)
-		must(t, err)
+		content := check.Value(io.ReadAll(request(http.MethodGet, path, "").Body))(t)
 		if !strings.HasPrefix(string(content), `{"apiVersion":"inspect.plimsoll.io/v1","kind":"`+kind+`"`) {
 			t.Errorf("%s: %s", path, content)
 		}
 	}
 
-	must(t, cmd.Process.Signal(syscall.SIGINT))
+	check.OK(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGINT: %v: %s", err, stderr.String())
 	}
@@ -170,23 +161,21 @@ func otherThanTop(snapshot map[string]*ui.NodeRow, nodes map[string]*top.Row) st
 func TestUI_Saved(t *testing.T) {
 	topCluster(t, nil)
 	huge := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100")}}
-	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "huge", Scheduler: "plimsoll", Resources: huge}))
-	_, err := shared.WaitRefused(t.Context(), "huge")
-	must(t, err)
+	check.OK(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "huge", Scheduler: "plimsoll", Resources: huge}))
+	check.Value(shared.WaitRefused(t.Context(), "huge"))(t)
 	page := filepath.Join(t.TempDir(), "nodes.html")
 	embedded := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`)
 	var content []byte
 	waitFor(t, func() string { // a node can lack scrapes for a moment
 		shared.plimsoll(t, "ui", "--html", page).wants(t, 0)
-		html, err := os.ReadFile(page)
-		must(t, err)
+		html := check.Value(os.ReadFile(page))(t)
 		found := embedded.FindSubmatch(html)
 		if found == nil {
 			t.Fatalf("the page has no snapshot:\n%s", html)
 		}
 		content = found[1]
 		var snapshot ui.State
-		must(t, json.Unmarshal(content, &snapshot))
+		check.OK(t, json.Unmarshal(content, &snapshot))
 		if len(snapshot.Nodes) != 3 || snapshot.Waiting["default/huge"] == nil || !snapshot.Nodes["worker-2"].CPU.AboveLine ||
 			snapshot.Health.Report == nil || len(snapshot.Health.Checks) < 10 {
 			return jsonOf(t, snapshot)
@@ -194,6 +183,6 @@ func TestUI_Saved(t *testing.T) {
 		return ""
 	})
 	if *record != "" {
-		must(t, os.WriteFile(*record, append(content, '\n'), 0o600))
+		check.OK(t, os.WriteFile(*record, append(content, '\n'), 0o600))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -18,12 +19,11 @@ import (
 func TestTop_Pods(t *testing.T) {
 	ctx := t.Context()
 	topCluster(t, nil)
-	must(t, shared.CreatePods(ctx, cluster.Pod{
+	check.OK(t, shared.CreatePods(ctx, cluster.Pod{
 		Name: "young", Scheduler: "plimsoll", Labels: map[string]string{"pod": "young"},
 		NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"}, Resources: requesting("1"), Usage: cluster.Usage{CPU: "1"},
 	}))
-	_, err := shared.WaitBound(ctx, map[string]string{"pod": "young"}, 1)
-	must(t, err)
+	check.Value(shared.WaitBound(ctx, map[string]string{"pod": "young"}, 1))(t)
 	for _, args := range [][]string{{"top"}, {"top", "pods", "worker-1"}} {
 		r := shared.plimsoll(t, args...).wants(t, 0)
 		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
@@ -43,7 +43,7 @@ func TestTop_Pods(t *testing.T) {
 			}
 		}
 		var pods top.Pods
-		must(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &pods))
+		check.OK(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &pods))
 		cpu := &pods.Node.CPU
 		if math.Abs(pods.Total.CPU.PendingPercent-cpu.PendingPercent) > 1e-9 {
 			t.Errorf("%v %% are pending of the pods, and %v %% on the node", pods.Total.CPU.PendingPercent, cpu.PendingPercent)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -108,14 +109,13 @@ func startWhatIfNodes(t *testing.T) {
 	shared.clear(t)
 	created, loads := time.Now(), map[string]float64{}
 	for name, usage := range map[string]string{"w-1": "5800m", "w-2": "5", "w-3": "4200m"} {
-		must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
-		must(t, shared.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
+		check.OK(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		check.OK(t, shared.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
 		q := resource.MustParse(usage)
 		loads[name] = q.AsApproximateFloat64() / 8
 	}
-	_, err := shared.WaitCPUUtilization(t.Context(),
-		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
-	must(t, err)
+	check.Value(shared.WaitCPUUtilization(t.Context(),
+		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second}))(t)
 	waitScraped(t, created, "w-1", "w-2", "w-3")
 }
 
@@ -139,11 +139,9 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 			t.Errorf("%s: %+v, want a line at 80 %%, and it is not passed", n.Name, n)
 		}
 	}
-	must(t, shared.Reconfigure(t.Context(), whatIfConfiguration))
+	check.OK(t, shared.Reconfigure(t.Context(), whatIfConfiguration))
 	t.Cleanup(func() {
-		if err := shared.Reconfigure(context.WithoutCancel(t.Context()), configuration); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, shared.Reconfigure(context.WithoutCancel(t.Context()), configuration))
 	})
 	var pods []cluster.Pod
 	for i := range 3 {
@@ -151,11 +149,10 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("800m")}}})
 	}
 	waitFor(t, func() string {
-		must(t, shared.WaitRefresh(t.Context()))
+		check.OK(t, shared.WaitRefresh(t.Context()))
 		looked := time.Now()
-		must(t, shared.CreatePods(t.Context(), pods...))
-		bound, err := shared.WaitBound(t.Context(), map[string]string{"app": "web"}, len(pods))
-		must(t, err)
+		check.OK(t, shared.CreatePods(t.Context(), pods...))
+		bound := check.Value(shared.WaitBound(t.Context(), map[string]string{"app": "web"}, len(pods)))(t)
 		got := map[string]int{}
 		for _, node := range bound {
 			got[node]++
@@ -167,7 +164,7 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 		if late == "" {
 			t.Fatalf("the scheduler placed %v, what-if said %v", got, want)
 		}
-		must(t, shared.DeletePods(t.Context(), metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "app=web"}))
+		check.OK(t, shared.DeletePods(t.Context(), metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "app=web"}))
 		return fmt.Sprintf("the scheduler placed %v, what-if said %v; %s", got, want, late)
 	})
 }
@@ -185,13 +182,8 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	if !added(result) {
 		t.Errorf("placed %v, want 8 on the new node and 1 on w-2", placedByNode(result.Outcomes[0]))
 	}
-	if want := []string{"kube-system/load-of-w-3"}; !slices.Equal(result.Lost, want) {
-		t.Errorf("lost pods %q, want %q", result.Lost, want)
-	}
-	if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "kube-system/load-of-w-3") ||
-		!strings.Contains(notes, "New nodes count as idle") {
-		t.Errorf("notes %q, want the lost pod, and how new nodes are scored", notes)
-	}
+	check.Equal(t, "lost pods", []string{"kube-system/load-of-w-3"}, result.Lost)
+	check.Contains(t, strings.Join(result.Notes, "\n"), "kube-system/load-of-w-3", "New nodes count as idle")
 	// By a configuration that allows up to 95 %.
 	higher := shared.writeConfiguration(t, strings.ReplaceAll(whatIfConfiguration, "80", "95"))
 	all := func(r whatIfResult) bool { return r.Outcomes[0].Placed == 5 }
@@ -213,17 +205,16 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		"w-1": {Usage: cluster.Usage{CPU: "5600m", Memory: "1Gi"}},
 		"w-2": {Usage: cluster.Usage{CPU: "800m", Memory: "1Gi"}, Requests: requests("4")},
 	} {
-		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
-		must(t, shared.SetLoad(ctx, name, l))
+		check.OK(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		check.OK(t, shared.SetLoad(ctx, name, l))
 	}
-	must(t, shared.CreatePods(ctx, cluster.Pod{
+	check.OK(t, shared.CreatePods(ctx, cluster.Pod{
 		Name: "web", Node: "w-2", Scheduler: corev1.DefaultSchedulerName, ReplicaSet: "web",
 		Resources: corev1.ResourceRequirements{Requests: requests("2400m")}, Usage: cluster.Usage{CPU: "2400m", Memory: "1Gi"},
 	}))
-	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{
+	check.Value(shared.WaitCPUUtilization(ctx, cluster.Expectation{
 		Window: quick, CPU: map[string]float64{"w-1": 0.7, "w-2": 0.4}, Tolerance: 0.05, For: quick / 10,
-	})
-	must(t, err)
+	}))(t)
 	configured := shared.writeConfiguration(t, quickly(whatIfConfiguration))
 	for profile, want := range map[string]struct {
 		node  string
@@ -248,7 +239,7 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 	}
 	var n explain.NamespaceExplanation
 	r := shared.plimsoll(t, "explain", "namespace/default", "--config", configured, "--scheduler-name", "packing", "-o", "json").wants(t, 0)
-	must(t, json.Unmarshal([]byte(r.stdout), &n))
+	check.OK(t, json.Unmarshal([]byte(r.stdout), &n))
 	if p := n.Pods[0].Placement; p.Node != "w-2" || p.Differs || p.RuledOutBy != "" {
 		t.Errorf("placement %+v, want that web stays on w-2", p)
 	}
@@ -256,17 +247,14 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 
 // Somebody who may do everything runs all commands: they send requests that read, and reviews of permissions, which change nothing.
 func TestCommands_OnlyRead(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{BinDir: shared.binDir, Scheduler: configuration, AuditLog: true})
-	must(t, err)
+	c := check.Value(cluster.Start(t.Context(), cluster.Options{BinDir: shared.binDir, Scheduler: configuration, AuditLog: true}))(t)
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, c.Stop())
 	})
 	e := &environment{Cluster: c, binDir: shared.binDir}
 	e.configuration = e.writeConfiguration(t, configuration)
-	must(t, c.CreateNodes(t.Context(), cluster.Node{Name: "worker", CPU: "8", Memory: "32Gi"}))
-	must(t, c.CreatePods(t.Context(), cluster.Pod{Name: "p"}))
+	check.OK(t, c.CreateNodes(t.Context(), cluster.Node{Name: "worker", CPU: "8", Memory: "32Gi"}))
+	check.OK(t, c.CreatePods(t.Context(), cluster.Pod{Name: "p"}))
 	const account = "inspector"
 	user := e.kubeconfigOf(t, account)
 	for _, command := range [][]string{
@@ -278,8 +266,7 @@ func TestCommands_OnlyRead(t *testing.T) {
 			t.Errorf("%v failed: %s", command, r.stderr)
 		}
 	}
-	events, err := c.AuditEvents()
-	must(t, err)
+	events := check.Value(c.AuditEvents())(t)
 	sent := map[string]int{}
 	for _, event := range events {
 		if event.User.Username != "system:serviceaccount:default:"+account || event.ObjectRef == nil {
@@ -306,20 +293,18 @@ func (e *environment) kubeconfigOf(t *testing.T, account string) string {
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}
 	_, err := e.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
 		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-	must(t, err)
+	check.OK(t, err)
 	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}, metav1.CreateOptions{})
-	must(t, err)
-	token, err := e.Token(t.Context(), metav1.NamespaceDefault, account)
-	must(t, err)
-	kubeconfig, err := clientcmd.LoadFromFile(e.AdminKubeconfig)
-	must(t, err)
+	check.OK(t, err)
+	token := check.Value(e.Token(t.Context(), metav1.NamespaceDefault, account))(t)
+	kubeconfig := check.Value(clientcmd.LoadFromFile(e.AdminKubeconfig))(t)
 	for name := range kubeconfig.AuthInfos {
 		kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*kubeconfig, file))
+	check.OK(t, clientcmd.WriteToFile(*kubeconfig, file))
 	return file
 }
