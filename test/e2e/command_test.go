@@ -67,12 +67,8 @@ profiles:
 `, kubeconfig, tt.plugin, tt.field))
 			code, stdout, stderr := runScheduler(t, "--config="+config, "--bind-address=127.0.0.1",
 				fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port))
-			if code != 1 {
-				t.Errorf("the exit code is %d, want 1", code)
-			}
-			if stdout != "" {
-				t.Errorf("stdout is %q, want nothing", stdout)
-			}
+			check.Equal(t, "the exit code", 1, code)
+			check.Equal(t, "stdout, want nothing", "", stdout)
 			if strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
 				t.Errorf("stderr is not one line:\n%s", stderr)
 			}
@@ -128,9 +124,7 @@ profiles:
 				t.Errorf("the exit code is %d, and no warning says %q: %s", code, tt.message, stderr)
 			}
 			code, _, stderr = runScheduler(t, append(flags, "--logging-format=json")...)
-			if code != 0 {
-				t.Fatalf("the exit code is %d: %s", code, stderr)
-			}
+			check.Require(t, fmt.Sprintf("the exit code: %s", stderr), 0, code)
 			tt.details["severity"] = "warning"
 			for line := range strings.Lines(stderr) {
 				var entry map[string]any

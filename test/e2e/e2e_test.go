@@ -106,12 +106,8 @@ func start(t *testing.T, o cluster.Options) environment {
 				t.Log(c.Seen(context.WithoutCancel(t.Context())))
 			}
 		}
-		if err := c.Failed(); err != nil {
-			t.Error(err)
-		}
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, c.Failed())
+		check.OK(t, c.Stop())
 	})
 	return environment{c, t, t.Context()}
 }
@@ -160,9 +156,7 @@ func tinyPod(name string, labels map[string]string) cluster.Pod {
 // must ends the test if err is not nil.
 func (e environment) must(err error) {
 	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	check.OK(e.t, err)
 }
 
 func lastLines(text string, n int) string {

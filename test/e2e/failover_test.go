@@ -96,9 +96,7 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 		e.t.Errorf("the lease was held by %q and is held by %q", holder, now)
 	}
 	bound := check.Value(e.WaitBound(e.ctx, labels, created))(e.t)
-	if len(bound) != created {
-		e.t.Errorf("%d pods are bound, want %d", len(bound), created)
-	}
+	check.Equal(e.t, "pods are bound", created, len(bound))
 }
 
 // documented returns the command that contains text, from the section "The scheduler is down" of docs/troubleshoot.md.
@@ -124,9 +122,7 @@ func documented(t *testing.T, text string) string {
 			found = append(found, command)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d commands of docs/troubleshoot.md contain %q, want one: %q", len(found), text, commands)
-	}
+	check.Require(t, fmt.Sprintf("commands of docs/troubleshoot.md contain %q: %q", text, commands), 1, len(found))
 	return found[0]
 }
 
@@ -169,9 +165,7 @@ func (e environment) wantStopgap(plimsoll *cluster.Process) {
 	e.shell(documented(e.t, "apply -f manifests/stopgap"))
 	e.waitRights(manifest(e.t, "stopgap/stopgap.yaml"))
 	d := check.Value(e.Client.AppsV1().Deployments(system).Get(e.ctx, "plimsoll", metav1.GetOptions{}))(e.t)
-	if *d.Spec.Replicas != 0 {
-		e.t.Errorf("Plimsoll has %d replicas, want none", *d.Spec.Replicas)
-	}
+	check.Equal(e.t, "Plimsoll replicas", 0, *d.Spec.Replicas)
 	c, _ := e.scheduler(system, "plimsoll-stopgap")
 	c.Program = "stock-kube-scheduler"
 	stopgap := e.run(c)

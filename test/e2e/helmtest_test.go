@@ -47,9 +47,7 @@ func TestHelmTest(t *testing.T) {
 	e.eventually("the event of the binding", func() bool {
 		for _, event := range e.events(system, "Scheduled") {
 			if event.Regarding.Name == pod {
-				if event.ReportingController != profile {
-					t.Errorf("%s bound the pod to %s, want %s to do so", event.ReportingController, node, profile)
-				}
+				check.Equal(t, "controller that bound the pod to "+node, profile, event.ReportingController)
 				return true
 			}
 		}
@@ -65,7 +63,5 @@ func TestHelmTest(t *testing.T) {
 		_, err = pods.UpdateStatus(e.ctx, p, metav1.UpdateOptions{})
 		return err == nil
 	})
-	if err := <-tested; err != nil {
-		t.Error(err)
-	}
+	check.OK(t, <-tested)
 }

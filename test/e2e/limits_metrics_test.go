@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -86,9 +87,7 @@ func (e environment) wantByScore() {
 
 func (e environment) wantRelaxedByMetrics() {
 	pod := cluster.Pod{Name: "relaxed-by-metrics", Scheduler: "latency-relax", NodeSelector: pool("slow")}
-	if node := e.relaxed(pod, tooSlow(2)); node != "slow-2" {
-		e.t.Errorf("the pod is on %s, want slow-2, which has the best latency", node)
-	}
+	check.Equal(e.t, "node of the best latency", "slow-2", e.relaxed(pod, tooSlow(2)))
 }
 
 func (e environment) latencies(latencies map[string]time.Duration) {

@@ -216,9 +216,7 @@ func (e environment) bound(pod string) string {
 // wantOn places a pod that belongs on a node. why says why it does.
 func (e environment) wantOn(node, why string, pod cluster.Pod) {
 	e.t.Helper()
-	if got := e.placeLimited(pod); got != node {
-		e.t.Errorf("%s is on %s, want %s: %s", pod.Name, got, node, why)
-	}
+	check.Equal(e.t, fmt.Sprintf("node of %s: %s", pod.Name, why), node, e.placeLimited(pod))
 }
 
 func (e environment) placeLimited(pod cluster.Pod) string {
@@ -333,9 +331,8 @@ func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 func (e environment) wantBothRelaxed() {
 	e.refused(cluster.Pod{Name: "both-hot", Scheduler: "reject", NodeSelector: pool("both")}, aboveLine(2, 80))
 	e.refused(cluster.Pod{Name: "both-slow", Scheduler: "latency", NodeSelector: pool("both")}, tooSlow(2))
-	if node := e.relaxed(cluster.Pod{Name: "both", Scheduler: "all", NodeSelector: pool("both")}, aboveLine(2, 80)); node != "both-2" {
-		e.t.Errorf("the pod is on %s, want both-2, which is better in both", node)
-	}
+	check.Equal(e.t, "node, which is better in both", "both-2",
+		e.relaxed(cluster.Pod{Name: "both", Scheduler: "all", NodeSelector: pool("both")}, aboveLine(2, 80)))
 }
 
 // wantBatching checks that all plugins sign pods. The scheduler turns batching off for a profile with a plugin that does not, and
@@ -355,9 +352,7 @@ extenders:
 - {urlPrefix: 'http://127.0.0.1:1', prioritizeVerb: prioritize, weight: 1, ignorable: true}
 `))
 	log = check.Value(e.Scheduler.Log())(e.t)
-	if !strings.Contains(log, disabled) {
-		e.t.Errorf("the scheduler does not say %q where an extender turns batching off", disabled)
-	}
+	check.Contains(e.t, log, disabled)
 }
 
 func requests(cpu string) corev1.ResourceRequirements {

@@ -83,9 +83,7 @@ func (e environment) wantReasonOnPod() {
 	if !strings.HasPrefix(event.Note, message) {
 		e.t.Errorf("the event begins %q, want %q", event.Note, message)
 	}
-	if description := e.describe("pod", "refused"); !strings.Contains(description, message) {
-		e.t.Errorf("kubectl describe says %q, want %q in it", description, message)
-	}
+	check.Contains(e.t, e.describe("pod", "refused"), message)
 }
 
 // label sets a label of a pod.
@@ -123,9 +121,7 @@ func (e environment) wantLineOfAnnotation() {
 	message := check.Value(e.WaitRefused(e.ctx, "lowered"))(e.t)
 	e.wantReason("at 50 %", message, aboveLine(1, 40))
 	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=70"))
-	if node := e.bound("lowered"); node != "line-mild" {
-		e.t.Errorf("with a line at 70 %% the pod is on %s", node)
-	}
+	check.Equal(e.t, "node with a line at 70 %", "line-mild", e.bound("lowered"))
 }
 
 func (e environment) wantInvalidAnnotation() {
@@ -194,9 +190,7 @@ func (e environment) wantRelaxed() {
 	}
 	e.placeLimited(victim)
 	pod := cluster.Pod{Name: "relaxed", Scheduler: "relax", PriorityClass: "high", NodeSelector: pool("relax")}
-	if node := e.relaxed(pod, aboveLine(3, 80)); node != "relax-hot" {
-		e.t.Errorf("the pod is on %s, want relax-hot, the least loaded", node)
-	}
+	check.Equal(e.t, "node, the least loaded", "relax-hot", e.relaxed(pod, aboveLine(3, 80)))
 	e.wantAlive(victim.Name)
 }
 
@@ -238,9 +232,7 @@ func (e environment) wantBoundAfterFall() {
 		}
 		return e.nodeOf("waiting") != ""
 	})
-	if node := e.nodeOf("waiting"); node != "reject-1" {
-		e.t.Errorf("the pod is on %s, want reject-1, whose load fell", node)
-	}
+	check.Equal(e.t, "node, whose load fell", "reject-1", e.nodeOf("waiting"))
 	scheduled := check.Value(e.WaitEvent(e.ctx, "waiting", "Scheduled"))(e.t)
 	e.t.Logf("Reject: bound %.1f s after load fell, %.1f s after Prometheus showed it",
 		scheduled.EventTime.Sub(fell).Seconds(), scheduled.EventTime.Sub(shown).Seconds())
@@ -270,7 +262,5 @@ func (e environment) wantPreemption() {
 	}
 	e.wantOn("preempt-cool", "which is below the line", pod)
 	e.wantAlive("pod-on-preempt-hot")
-	if node := e.nodeOf("pod-on-preempt-cool"); node != "" {
-		e.t.Errorf("the evicted pod is still on %s", node)
-	}
+	check.Equal(e.t, "node of the evicted pod", "", e.nodeOf("pod-on-preempt-cool"))
 }

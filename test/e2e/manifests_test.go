@@ -218,9 +218,7 @@ func (e environment) wantAdmission() {
 		pod := e.createPod(podIn("shop", "updated", func(p *corev1.Pod) { p.Labels = map[string]string{label: stock} }))
 		pod.Labels = nil
 		pod = check.Value(e.Client.CoreV1().Pods("shop").Update(e.ctx, pod, metav1.UpdateOptions{}))(e.t)
-		if pod.Spec.SchedulerName != stock {
-			t.Errorf("its scheduler is %s", pod.Spec.SchedulerName)
-		}
+		check.Equal(t, "its scheduler", stock, pod.Spec.SchedulerName)
 	})
 	e.t.Run("a pod that the policy changes is placed", func(t *testing.T) {
 		e := e.in(t)

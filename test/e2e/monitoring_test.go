@@ -185,9 +185,7 @@ func (e environment) alerts(rendered []*unstructured.Unstructured) []ruleGroup {
 		} `json:"spec"`
 	}
 	found := find[prometheusRule](e.t, rendered, "PrometheusRule")
-	if len(found) != 1 {
-		e.t.Fatalf("there are %d PrometheusRules, want one", len(found))
-	}
+	check.Require(e.t, "PrometheusRules", 1, len(found))
 	return found[0].Spec.Groups
 }
 
@@ -234,9 +232,7 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 		}
 		jobs = append(jobs, job)
 	}
-	if len(jobs) != len(ports) {
-		e.t.Errorf("there are %d ServiceMonitors, want %d", len(jobs), len(ports))
-	}
+	check.Equal(e.t, "ServiceMonitors", len(ports), len(jobs))
 	jobs = append(
 		jobs,
 		map[string]any{
@@ -327,8 +323,6 @@ func (e environment) wantMetricsOnlyWithRight(port int) {
 		}
 		response := check.Value(client.Do(request))(e.t)
 		e.must(response.Body.Close())
-		if response.StatusCode != want {
-			e.t.Errorf("/metrics responds to service account %q with %s, want %d", name, response.Status, want)
-		}
+		check.Equal(e.t, fmt.Sprintf("/metrics responds to service account %q with %s", name, response.Status), want, response.StatusCode)
 	}
 }

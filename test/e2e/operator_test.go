@@ -100,9 +100,7 @@ func TestOpenShiftOperator(t *testing.T) {
 		e := e.in(t)
 		e.eventually("the lease", func() bool { return e.holder(namespace, name) != "" })
 		lease := check.Value(e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{}))(e.t)
-		if seconds := *lease.Spec.LeaseDurationSeconds; seconds != 137 {
-			t.Errorf("the lease is for %d s, want 137", seconds)
-		}
+		check.Equal(t, "seconds of the lease", 137, *lease.Spec.LeaseDurationSeconds)
 	})
 	t.Run("Thanos accepts its token", func(t *testing.T) {
 		e.in(t).eventually("a query that Thanos accepts", func() bool { return queries.Load() > 0 })

@@ -47,9 +47,7 @@ func TestOutage(t *testing.T) {
 	e.waitPlacements("load decides again", arrivals, func(node string) bool { return node == "cool" })
 
 	created := check.Value(arrivals.End())(t)
-	if _, err := e.WaitBound(e.ctx, arrivalLabels(), created); err != nil {
-		t.Fatal(err)
-	}
+	check.Value(e.WaitBound(e.ctx, arrivalLabels(), created))(t)
 	e.wantPrompt()
 	t.Logf("all %d pods are bound", created)
 }

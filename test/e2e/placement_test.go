@@ -46,8 +46,6 @@ func TestTargetLoadPacking_WorkedExampleWithMetricsServer(t *testing.T) {
 	})
 	e.must(e.WaitRefresh(e.ctx))
 	for pod, node := range e.place(numbered("example", 5)...) {
-		if node != "worker-1" {
-			t.Errorf("%s is on %s, want worker-1, which scores 77.5 against 33.3 and 55", pod, node)
-		}
+		check.Equal(t, pod+": node, which scores 77.5 against 33.3 and 55", "worker-1", node)
 	}
 }

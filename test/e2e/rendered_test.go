@@ -297,9 +297,7 @@ func (e environment) run(c container) *cluster.Process {
 	p := check.Value(e.runContainer(c))(e.t)
 	p.Supervise(e.ctx)
 	e.t.Cleanup(func() {
-		if crash, err := p.Crash(); err != nil || crash != "" {
-			e.t.Errorf("%s: %v%s", c.Name, err, crash)
-		}
+		check.Equal(e.t, c.Name+": crash", "", check.Value(p.Crash())(e.t))
 		if e.t.Failed() {
 			log, err := p.Log()
 			e.t.Logf("the log of %s (%v):\n%s", c.Name, err, lastLines(log, 20))
@@ -314,9 +312,7 @@ func (e environment) wantNothingForbidden(user string, programs ...*cluster.Proc
 	for _, p := range programs {
 		log := check.Value(p.Log())(e.t)
 		for line := range strings.Lines(log) {
-			if strings.Contains(strings.ToLower(line), "forbidden") {
-				e.t.Errorf("the log has the line %s", line)
-			}
+			check.Lacks(e.t, strings.ToLower(line), "forbidden")
 		}
 	}
 	events := check.Value(e.AuditEvents())(e.t)

@@ -109,9 +109,7 @@ func TestProfiles(t *testing.T) {
 	t.Run("the log does not hold the token", func(t *testing.T) {
 		e := e.in(t)
 		log := check.Value(e.Scheduler.Log())(e.t)
-		if strings.Contains(log, secret) {
-			t.Error("the log holds the token")
-		}
+		check.Lacks(t, log, secret)
 		// At -v=2 the whole configuration is logged.
 		if !strings.Contains(log, "token: <redacted>") && !strings.Contains(log, `"token":"<redacted>"`) {
 			t.Error("the log does not show the configuration, so that the missing token proves nothing")
@@ -132,9 +130,7 @@ func (e environment) wantAll(profile string, pods int, node, why string) {
 	}
 	bound := check.Value(e.WaitBound(e.ctx, labels, pods))(e.t)
 	for pod, got := range bound {
-		if got != node {
-			e.t.Errorf("%s is on %s, want %s, %s", pod, got, node, why)
-		}
+		check.Equal(e.t, fmt.Sprintf("node of %s, %s", pod, why), node, got)
 	}
 }
 
@@ -206,18 +202,14 @@ profiles:
 `, source)))
 	e.eventually("a query of the source", asked)
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if body, err := e.Scheduler.Get(e.ctx, path); err != nil || body != "ok" {
-			e.t.Errorf("while the source is asked, %s responds %q, %v", path, body, err)
-		}
+		check.Equal(e.t, fmt.Sprintf("while the source is asked, %s responds", path), "ok",
+			check.Value(e.Scheduler.Get(e.ctx, path))(e.t))
 	}
 	e.wantAll("hanging", pods, "worker-2", "the one with the smallest requests")
 	metrics := check.Value(e.Scheduler.Metrics(e.ctx))(e.t)
-	if n := metrics.Sum("plimsoll_fallback_total", "plugin", "TargetLoadPacking", "reason", "StepAside"); n != pods {
-		e.t.Errorf("the plugin skipped %v pods, want %d", n, pods)
-	}
-	if n := metrics.Sum("plimsoll_refresh_total"); n != 0 {
-		e.t.Errorf("%v refreshes have ended, so the source does not hang", n)
-	}
+	check.Equal(e.t, "pods that the plugin skipped", pods,
+		metrics.Sum("plimsoll_fallback_total", "plugin", "TargetLoadPacking", "reason", "StepAside"))
+	check.Equal(e.t, "refreshes have ended, so the source does not hang", 0, metrics.Sum("plimsoll_refresh_total"))
 	e.must(e.Scheduler.Stop())
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -78,9 +77,7 @@ func TestShadow_OfChart(t *testing.T) {
 		e.must(json.Unmarshal(read(shadow.Path), &report))
 		return report.Total.Pods+report.Total.Skipped >= pods
 	})
-	if diff := cmp.Diff(shadow.Counts{Pods: pods, Elsewhere: pods}, report.Total); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "counts", shadow.Counts{Pods: pods, Elsewhere: pods}, report.Total)
 
 	user := account(system, "plimsoll-shadow")
 	for _, event := range check.Value(e.AuditEvents())(t) {

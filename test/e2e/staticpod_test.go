@@ -32,9 +32,7 @@ func TestDefaultScheduler(t *testing.T) {
 		"/etc/kubernetes/scheduler.conf":       string(readFile(t, e.Endpoints.Kubeconfig)),
 		"/etc/kubernetes/plimsoll/config.yaml": string(readFile(t, root, "manifests", "default-scheduler", "config.yaml")),
 	})
-	if pod.Namespace != namespace {
-		t.Errorf("the pod's namespace is %s", pod.Namespace)
-	}
+	check.Equal(t, "the pod's namespace", namespace, pod.Namespace)
 	p := e.run(c)
 
 	e.eventually("the lease of the stock scheduler", func() bool { return e.holder(namespace, lease) != "" })

@@ -102,9 +102,7 @@ func (l layout) open(t *testing.T) (m manifest, c configuration) {
 	t.Helper()
 	var index manifest
 	decode(t, filepath.Join(string(l), "index.json"), &index)
-	if len(index.Manifests) != 1 {
-		t.Fatalf("the index names %d images", len(index.Manifests))
-	}
+	check.Require(t, "the index names images", 1, len(index.Manifests))
 	decode(t, l.blob(index.Manifests[0]), &m)
 	decode(t, l.blob(m.Config), &c)
 	return m, c
@@ -250,12 +248,8 @@ func TestImage_CopiesWhatIsCompiled(t *testing.T) {
 func checkImage(t *testing.T, c configuration, root string, more ...string) {
 	t.Helper()
 	t.Run("has platform, user, entrypoint and labels", func(t *testing.T) {
-		if c.OS != "linux" || c.Architecture != runtime.GOARCH {
-			t.Errorf("the platform is %s/%s", c.OS, c.Architecture)
-		}
-		if c.Config.User != "65532:65532" {
-			t.Errorf("the user is %q, must be 65532:65532: runAsNonRoot takes a numeric user", c.Config.User)
-		}
+		check.Equal(t, "platform", [2]string{"linux", runtime.GOARCH}, [2]string{c.OS, c.Architecture})
+		check.Equal(t, "the user: runAsNonRoot takes a numeric user", "65532:65532", c.Config.User)
 		check.Equal(t, "entrypoint", []string{"/bin/kube-scheduler"}, c.Config.Entrypoint)
 		const prefix, repository = "org.opencontainers.image.", "https://github.com/plimsoll-scheduler/plimsoll"
 		for label, want := range map[string]string{
@@ -288,9 +282,7 @@ func checkImage(t *testing.T, c configuration, root string, more ...string) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		want := append([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "bin/rebalancer", "licenses/LICENSE"}, more...)
 		slices.Sort(want)
 		check.Equal(t, "files", want, files)

@@ -77,14 +77,10 @@ func checkKrew(t *testing.T, dist, kubernetes string) {
 	}
 	dir := t.TempDir()
 	check.OK(t, unpackLayer(archive, dir))
-	if files := filesOf(t, dir); !slices.Equal(
-		files, []string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"},
-	) {
-		t.Errorf("the archive holds %q", files)
-	}
-	if output := run(t, filepath.Join(dir, p.Bin), "--version"); output != "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n" {
-		t.Errorf("what krew installs prints %q", output)
-	}
+	check.Equal(t, "the archive holds", []string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"},
+		filesOf(t, dir))
+	check.Equal(t, "what krew installs prints", "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n",
+		run(t, filepath.Join(dir, p.Bin), "--version"))
 }
 
 // TestKrew_ManifestOfAllPlatforms checks the manifest in the repository, with a version and checksums in place.
@@ -102,9 +98,7 @@ func TestKrew_ManifestOfAllPlatforms(t *testing.T) {
 		}
 		all = append(all, platforms...)
 	}
-	if want := []string{
+	check.Equal(t, "it is for", []string{
 		"linux/amd64", "linux/arm64", "linux/ppc64le", "darwin/amd64", "darwin/arm64", "windows/amd64",
-	}; !slices.Equal(all, want) {
-		t.Errorf("it is for %q, want %q", all, want)
-	}
+	}, all)
 }

@@ -69,9 +69,7 @@ func clone(t *testing.T, root string) string {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		info := check.Value(os.Stat(filepath.Join(root, name)))(t)
 		target := filepath.Join(repo, name)
 		check.OK(t, os.MkdirAll(filepath.Dir(target), 0o755))
@@ -186,9 +184,7 @@ func TestRelease(t *testing.T) {
 	t.Run("archives have the licenses of what programs consist of", func(t *testing.T) {
 		text := check.Value(os.ReadFile(filepath.Join(servers, "THIRD_PARTY_LICENSES")))(t)
 		for _, m := range []string{"k8s.io/kubernetes " + kubernetes + ": LICENSE", "github.com/spf13/pflag v", "k8s.io/apimachinery v", "Copyright (c) 2012 Alex Ogier"} {
-			if !strings.Contains(string(text), "\n"+m) {
-				t.Errorf("THIRD_PARTY_LICENSES lacks %q", m)
-			}
+			check.Contains(t, string(text), "\n"+m)
 		}
 	})
 	t.Run("krew", func(t *testing.T) { checkKrew(t, dist, kubernetes) })
@@ -293,9 +289,7 @@ func TestRelease(t *testing.T) {
 				var b bom
 				decode(t, filepath.Join(dist, name+".cdx.json"), &b)
 				subject := b.Metadata.Component
-				if b.BOMFormat != "CycloneDX" {
-					t.Errorf("the format is %q", b.BOMFormat)
-				}
+				check.Equal(t, "the format", "CycloneDX", b.BOMFormat)
 				check.Equal(t, "the version of Go", strings.TrimPrefix(runtime.Version(), "go"), b.version("stdlib"))
 				if program != "load-watcher" {
 					check.Equal(t, "k8s.io/kubernetes", kubernetes, b.version("k8s.io/kubernetes"))
@@ -307,9 +301,7 @@ func TestRelease(t *testing.T) {
 						t.Errorf("it is of %+v", subject)
 					}
 					for _, program := range []string{"kube-scheduler", "load-watcher", "rebalancer", "kubectl-plimsoll"} {
-						if b.version(program) != "v1.2.3" {
-							t.Errorf("%s is %q", program, b.version(program))
-						}
+						check.Equal(t, program+": version", "v1.2.3", b.version(program))
 					}
 					return
 				}

@@ -118,7 +118,6 @@ func address(t *testing.T) string {
 // file writes a file of a new folder, and returns its path.
 func file(t *testing.T, lines ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	check.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	path := check.File(t, "config.yaml", strings.Join(lines, "\n")+"\n")
 	return path
 }

@@ -245,9 +245,7 @@ func (s *server) checkTime(t *testing.T) {
 	src := newSource(t, prometheus.Config{}, s.address)
 	now := time.Now()
 	vector := check.Value(src.Series(t.Context(), "vector(time())"))(t)
-	if len(vector) != 1 {
-		t.Fatalf("vector(time()) has %d elements, want 1", len(vector))
-	}
+	check.Require(t, "vector(time()) elements", 1, len(vector))
 	at, _ := promql.Time(float64(vector[0].Value))
 	if behind := now.Sub(at); (behind - s.behind).Abs() > 2*time.Second {
 		t.Errorf("time() is %s behind, want %s", behind, s.behind)

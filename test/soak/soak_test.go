@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"slices"
 	"sync"
@@ -117,9 +116,7 @@ type soak struct {
 
 func (s *soak) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, err)
 }
 
 // eventually waits in real time for a condition. Simulated time does not pass.
@@ -147,8 +144,7 @@ func startSoak(t *testing.T, nodes int, configuration string, sourceOf func(*soa
 		replaced: map[string]*pair{},
 	}
 	s.stub = &promstub.Server{Now: s.clock.Now}
-	server := httptest.NewServer(sourceOf(s))
-	t.Cleanup(server.Close)
+	server := check.Serve(t, sourceOf(s))
 	var objects []apiruntime.Object
 	for range nodes {
 		objects = append(objects, s.newNode())
@@ -293,9 +289,7 @@ func (s *soak) place(pod *corev1.Pod) {
 func (s *soak) decideWithoutNode(pod *corev1.Pod) (waived bool) {
 	s.t.Helper()
 	d := s.decide(pod)
-	if d.Node != "" {
-		s.t.Fatalf("%s pod %s passes the limits on %s", pod.Spec.SchedulerName, pod.Name, d.Node)
-	}
+	check.Require(s.t, fmt.Sprintf("node of %s pod %s, which passes the limits on", pod.Spec.SchedulerName, pod.Name), "", d.Node)
 	return d.PostFilter.Status.IsSuccess() && s.takeActivated(pod)
 }
 

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -177,9 +178,8 @@ func (p plugin) overlay(t *testing.T, flags []string, minor string) (replace map
 		add(filepath.Base(file), text)
 	}
 	for i, edit := range all {
-		if wanted := edit.since <= minor && (edit.until == "" || minor <= edit.until); wanted != found[i] {
-			t.Errorf("tests of Kubernetes %s match %s: %t, want %t", minor, edit.from, found[i], wanted)
-		}
+		check.Equal(t, fmt.Sprintf("tests of Kubernetes %s match %s", minor, edit.from),
+			edit.since <= minor && (edit.until == "" || minor <= edit.until), found[i])
 	}
 	return replace, names
 }
