@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // Tab is a page in a headless Chromium. It fails the test at its end if the page logged an error or asked for a foreign address.
@@ -56,7 +58,7 @@ func Open(t *testing.T, address string) *Tab {
 
 	site, _, _ := strings.Cut(address, "#")
 	tb.Do() // Starts the browser.
-	err := chromedp.Listen(ctx, func(event any) {
+	check.OK(t, chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
 			t.Errorf("exception: %s", e.ExceptionDetails.Exception.Description)
@@ -69,10 +71,7 @@ func Open(t *testing.T, address string) *Tab {
 				t.Errorf("the page asked for %s", url)
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	Call(tb, network.Enable, network.EnableParams{})
 	Call(tb, log.Enable, cdp.Empty{})
 	Call(tb, runtime.Enable, cdp.Empty{})
@@ -85,26 +84,19 @@ func Open(t *testing.T, address string) *Tab {
 // Close ends the browser. What the page would log once its server ends fails no test.
 func (tb *Tab) Close() {
 	tb.Helper()
-	if err := chromedp.Cancel(tb.Ctx); err != nil {
-		tb.Fatal(err)
-	}
+	check.OK(tb, chromedp.Cancel(tb.Ctx))
 }
 
 // Do runs actions.
 func (tb *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	tb.Helper()
-	if err := chromedp.Do(tb.Ctx, actions...); err != nil {
-		tb.Fatal(err)
-	}
+	check.OK(tb, chromedp.Do(tb.Ctx, actions...))
 }
 
 // Get returns the value of an action.
 func Get[V any](tb *Tab, action chromedp.Action[V]) V {
 	tb.Helper()
-	v, err := chromedp.Run(tb.Ctx, action)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	v := check.Value(chromedp.Run(tb.Ctx, action))(tb)
 	return v
 }
 
@@ -123,9 +115,7 @@ func (tb *Tab) Exec(script string, a ...any) {
 // Call sends a command to the browser.
 func Call[P, R any](tb *Tab, command cdp.Command[P, R], params P) {
 	tb.Helper()
-	if _, err := chromedp.Call(tb.Ctx, command, params); err != nil {
-		tb.Fatal(err)
-	}
+	check.Value(chromedp.Call(tb.Ctx, command, params))(tb)
 }
 
 // Window sets the width of the window.

@@ -33,16 +33,12 @@ func TestProcess_Failed(t *testing.T) {
 	}()
 	select {
 	case err := <-asked:
-		if err != nil {
-			t.Error(err)
-		}
+		check.OK(t, err)
 	case <-time.After(time.Minute):
 		t.Error("Failed waits for Stop")
 	}
 	r.signal(syscall.SIGKILL)
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	check.OK(t, <-stopped)
 }
 
 // TestProcess_StopBeforeRestart stops a supervised process after it was seen to end, and before it starts again.

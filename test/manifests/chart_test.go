@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -205,13 +205,9 @@ openshift:
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := helm(t).Lint(t.Context(), tt.values); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, helm(t).Lint(t.Context(), tt.values))
 			stream := template(t, tt.values)
-			if err := validate(stream); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, validate(stream))
 			rendered := objects(t, stream)
 			kinds, identities := sets.New[string](), sets.New[string]()
 			for _, o := range rendered {
@@ -259,9 +255,7 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values)
 			check.Error(t, err, want...)
-			if strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("the error shows the token:\n%v", err)
-			}
+			check.Lacks(t, err.Error(), "s3cret")
 		})
 	}
 	refuses("an unknown value", "replica: 3", "additional properties 'replica' not allowed")
@@ -425,9 +419,7 @@ openshift: {logLevel: null, topology: null}
 		"target: OpenShift":                                                             "target: OpenShift",
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
 	} {
-		if diff := cmp.Diff(string(template(t, values)), string(template(t, older+missing))); diff != "" {
-			t.Errorf("with %s (-with defaults +without):\n%s", values, diff)
-		}
+		check.Equal(t, "with "+values+", want as with defaults", string(template(t, values)), string(template(t, older+missing)))
 	}
 }
 
@@ -531,9 +523,7 @@ func TestChart_NotesShowSelector(t *testing.T) {
 		}
 		check.Equal(t, "selectors in the notes with "+tt.name, tt.want, got)
 	}
-	if config := rendered(t, read(t, "manifests", "openshift", "configmap.yaml")); !strings.Contains(config, "selector: '"+openshift+"'\n") {
-		t.Errorf("OpenShift's configuration has no selector %s:\n%s", openshift, config)
-	}
+	check.Contains(t, rendered(t, read(t, "manifests", "openshift", "configmap.yaml")), "selector: '"+openshift+"'\n")
 }
 
 // TestChart_LoadWatcherSelector expects the selector as one argument of the service.
@@ -620,9 +610,7 @@ func TestManifests_MatchChart(t *testing.T) {
 		return errors.Join(err, readErr)
 	}))
 	// Three for OpenShift, three for kubeadm, and one each for the second scheduler and the stopgap.
-	if files != 8 {
-		t.Errorf("hack/render.sh wrote %d files, want 8", files)
-	}
+	check.Equal(t, "hack/render.sh wrote files", 8, files)
 }
 
 func TestManifests_AreValid(t *testing.T) {
@@ -717,9 +705,7 @@ func TestChart_PowerModels(t *testing.T) {
 		for _, variable := range container.Env {
 			got = append(got, variable.Name+"="+variable.Value)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("with %q the environment is %v, want %v", values, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("with %q the environment", values), want, got)
 		mounted := slices.ContainsFunc(container.VolumeMounts,
 			func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/plimsoll/power-models" })
 		source := slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
@@ -776,17 +762,14 @@ loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name 
 							d.Spec.Template.Spec.PriorityClassName, name)
 					}
 				}
-				if len(deployments) != 2 {
-					t.Errorf("there are %d Deployments", len(deployments))
-				}
+				check.Equal(t, "Deployments", 2, len(deployments))
 			}
 		}
 	}
 	for _, name := range []string{"true", "null"} {
 		d := one[appsv1.Deployment](t, render(t, "fullnameOverride: \""+name+"\""), "Deployment")
-		if d.Name != name || d.Spec.Template.Spec.Volumes[0].ConfigMap.Name != name {
-			t.Errorf("the Deployment is named %q and mounts %q, want %q", d.Name, d.Spec.Template.Spec.Volumes[0].ConfigMap.Name, name)
-		}
+		check.Equal(t, "names of the Deployment and its ConfigMap", [2]string{name, name},
+			[2]string{d.Name, d.Spec.Template.Spec.Volumes[0].ConfigMap.Name})
 	}
 }
 

@@ -1,7 +1,6 @@
 package manifests_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,16 +22,13 @@ import (
 // load returns a configuration as the scheduler reads it, and fails the test if it is invalid.
 func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	check.OK(t, os.WriteFile(file, []byte(text), 0o600))
+	file := check.File(t, "config.yaml", text)
 	logger, _ := ktesting.NewTestContext(t)
 	c := check.Value(options.LoadConfigFromFile(logger, file))(t)
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
 		t.Error(err)
 	}
-	if err := validation.ValidatePluginConfigs(c, true); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, validation.ValidatePluginConfigs(c, true))
 	return c
 }
 
@@ -122,12 +118,8 @@ func pinned(t *testing.T, file ...string) string {
 func TestStopgap(t *testing.T) {
 	stopgap := objects(t, read(t, "manifests", "stopgap", "stopgap.yaml"))
 	container := containerOf(t, stopgap)
-	if want := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t); container.Image != want {
-		t.Errorf("the image is %s, want %s", container.Image, want)
-	}
-	if container.Command[0] != "/usr/local/bin/kube-scheduler" {
-		t.Errorf("the program is %s", container.Command[0])
-	}
+	check.Equal(t, "the image", "registry.k8s.io/kube-scheduler:"+kubernetesVersion(t), container.Image)
+	check.Equal(t, "the program", "/usr/local/bin/kube-scheduler", container.Command[0])
 	for _, o := range stopgap {
 		if o.GetKind() == "Namespace" || !strings.HasPrefix(o.GetName(), "plimsoll-stopgap") {
 			t.Errorf("deleting the stopgap would delete %s %s of Plimsoll's own", o.GetKind(), o.GetName())

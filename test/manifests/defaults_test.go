@@ -227,9 +227,7 @@ loadWatcher: {enabled: true, clients: [{namespaceSelector: {matchLabels: {kubern
 func tlsConfig(t *testing.T, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	endpoints, _, err := unstructured.NestedSlice(*one[map[string]any](t, objects, "ServiceMonitor"), "spec", "endpoints")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return []string{fmt.Sprint(endpoints[0].(map[string]any)["tlsConfig"])}
 }
 

@@ -48,9 +48,7 @@ func TestKubeadm_AppliesPatch(t *testing.T) {
 	if is.SecurityContext.RunAsUser == nil || *is.SecurityContext.RunAsUser != 0 {
 		t.Error("the container is not root, so it cannot read scheduler.conf")
 	}
-	if diff := cmp.Diff(was.LivenessProbe, is.LivenessProbe); diff != "" {
-		t.Errorf("liveness probe (-stock +patched):\n%s", diff)
-	}
+	check.Equal(t, "liveness probe (want: stock)", was.LivenessProbe, is.LivenessProbe)
 	mounts := map[string]string{}
 	for _, m := range is.VolumeMounts {
 		for _, v := range patched.Spec.Volumes {

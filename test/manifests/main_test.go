@@ -123,9 +123,7 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 func one[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
 	t.Helper()
 	found := find[T](t, objects, kind)
-	if len(found) != 1 {
-		t.Fatalf("there are %d objects of kind %s, want one", len(found), kind)
-	}
+	check.Require(t, fmt.Sprintf("objects of kind %s", kind), 1, len(found))
 	return found[0]
 }
 

@@ -127,9 +127,7 @@ func TestChart_AdmissionPolicyOfMinor(t *testing.T) {
 					}
 				}
 			}
-			if !slices.Equal(kinds, []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}) {
-				t.Errorf("kinds are %v", kinds)
-			}
+			check.Equal(t, "kinds", []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}, kinds)
 		})
 	}
 }

@@ -102,9 +102,7 @@ func TestRBAC_OneLease(t *testing.T) {
 				"update coordination.k8s.io/leases " + tt.lease,
 			}
 			check.Equal(t, "permissions", want, sets.List(permissions(role.Rules...)))
-			if role.Namespace != tt.namespace {
-				t.Errorf("the Role is in %s, want %s", role.Namespace, tt.namespace)
-			}
+			check.Equal(t, "the Role is in", tt.namespace, role.Namespace)
 			bound := false
 			for _, b := range find[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
 				bound = bound || b.Namespace == tt.namespace && b.RoleRef.Name == role.Name && b.Subjects[0].Namespace == "plimsoll-system"
@@ -215,9 +213,7 @@ func TestRBAC_OpenShiftMonitoringOnlyWithPrometheus(t *testing.T) {
 				bindings++
 			}
 		}
-		if bindings != want {
-			t.Errorf("with %q there are %d bindings to cluster-monitoring-view, want %d", values, bindings, want)
-		}
+		check.Equal(t, fmt.Sprintf("with %q bindings to cluster-monitoring-view", values), want, bindings)
 	}
 }
 
@@ -277,9 +273,7 @@ func TestRBAC_Rebalancer(t *testing.T) {
 	client := fake.NewClientset()
 	for _, kind := range minor.Kinds() { // an API server has them
 		gvks, _, err := scheme.Scheme.ObjectKinds(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
 		client.Resources = append(client.Resources, &metav1.APIResourceList{
 			GroupVersion: gvks[0].GroupVersion().String(), APIResources: []metav1.APIResource{{Name: plural.Resource}},

@@ -113,9 +113,7 @@ func TestRequestPolicy(t *testing.T) {
 			t.Run(fmt.Sprint(tt.name, " ", tt.quantity, " of ", place), func(t *testing.T) {
 				pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}}}
 				set(&pod.Spec)
-				if got, err := admit(pod); err != nil || got != tt.want {
-					t.Errorf("admitted: %v, %v, want %v", got, err, tt.want)
-				}
+				check.Equal(t, "admitted", tt.want, check.Value(admit(pod))(t))
 			})
 		}
 	}
@@ -134,9 +132,7 @@ func TestRequestPolicy_ManyContainers(t *testing.T) {
 			requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(tt.memory)}
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Requests: requests}})
 		}
-		if got, err := admit(pod); err != nil || got != tt.want {
-			t.Errorf("%d containers of %s: admitted %v, %v, want %v", tt.containers, tt.memory, got, err, tt.want)
-		}
+		check.Equal(t, fmt.Sprintf("%d containers of %s: admitted", tt.containers, tt.memory), tt.want, check.Value(admit(pod))(t))
 	}
 }
 

@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,9 +16,7 @@ import (
 func TestVersion(t *testing.T) {
 	var chart struct{ Version, AppVersion string }
 	check.OK(t, yaml.Unmarshal(read(t, "manifests", "chart", "Chart.yaml"), &chart))
-	if chart.AppVersion != "v"+chart.Version {
-		t.Errorf("Chart.yaml has version %s and appVersion %s", chart.Version, chart.AppVersion)
-	}
+	check.Equal(t, fmt.Sprintf("Chart.yaml has version %s and appVersion", chart.Version), "v"+chart.Version, chart.AppVersion)
 	named := regexp.MustCompile(`(?:plimsoll[:_-]|manifests_|tags/|download |download/|VERSION=)v?(\d+\.\d+\.\d+(?:-rc\.\d+)?)`)
 	var found int
 	for file, text := range filesBelow(t, ".", ".md") {

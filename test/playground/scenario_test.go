@@ -250,9 +250,7 @@ func TestShow_FitsOnScreen(t *testing.T) {
 func TestShowWhy(t *testing.T) {
 	var b strings.Builder
 	showWhy(page{out: &b}, []finding{{"requests lie", requestsLieResult()}, {"the worked example", exampleResult()}})
-	if want := "\nSEE WHY: kubectl plimsoll explain example\n\nNode:  worker-1\n"; b.String() != want {
-		t.Errorf("written %q, want %q", b.String(), want)
-	}
+	check.Equal(t, "written", "\nSEE WHY: kubectl plimsoll explain example\n\nNode:  worker-1\n", b.String())
 }
 
 func TestShow_NamesWhatIsWrong(t *testing.T) {

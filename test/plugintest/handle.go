@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // Handle is a framework without a scheduler behind it. Methods that it does not override panic.
@@ -72,17 +73,13 @@ func (h *Handle) WatchNodes(t testing.TB) *cachetesting.FakeControllerSource {
 // Has adds the pod to the informers.
 func (h *Handle) Has(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod))
 }
 
 // Loses removes the pod from the informers.
 func (h *Handle) Loses(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Delete(pod); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.informers.Core().V1().Pods().Informer().GetIndexer().Delete(pod))
 }
 
 // Runs puts the pods, and no others, on the handle's nodes, which have to be given again.
@@ -144,7 +141,5 @@ func (h *Handle) KubeConfig() *rest.Config { return nil }
 func (h *Handle) HasNamespace(t testing.TB, name string, labels map[string]string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	if err := h.informers.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.informers.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
 }

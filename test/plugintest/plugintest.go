@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
@@ -140,9 +141,7 @@ func Args(t testing.TB, kind, fields string) runtime.Object {
 	t.Helper()
 	document := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: %s\n%s\n", kind, fields)
 	object, _, err := schedulerscheme.Codecs.UniversalDecoder().Decode([]byte(document), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return object
 }
 
@@ -155,10 +154,7 @@ func Build(
 	_, ctx := ktesting.NewTestContext(t)
 	loads := NewLoads()
 	loads.Measure(nodes, nil)
-	plugin, err := factory(ctx, args, NewHandle(), loads.Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := check.Value(factory(ctx, args, NewHandle(), loads.Deps()))(t)
 	return plugin.(minor.ScorePlugin)
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
@@ -17,10 +18,7 @@ import (
 func QueueWithRefused(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.Pod) *queue.PriorityQueue {
 	t.Helper()
 	metrics.Register()
-	events, err := plugin.EventsToRegister(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := check.Value(plugin.EventsToRegister(t.Context()))(t)
 	hints := queue.QueueingHintMap{}
 	for _, event := range events {
 		fn := event.QueueingHintFn
@@ -32,11 +30,7 @@ func QueueWithRefused(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.
 	q := minortest.NewQueue(t.Context(),
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
 	t.Cleanup(q.Close)
-	if err := minortest.Refuse(t.Context(), q, pod, plugin.Name()); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(q.UnschedulablePods()); n != 1 {
-		t.Fatalf("%d pods wait, want the one that was refused", n)
-	}
+	check.OK(t, minortest.Refuse(t.Context(), q, pod, plugin.Name()))
+	check.Require(t, "pods wait, want the one that was refused", 1, len(q.UnschedulablePods()))
 	return q
 }

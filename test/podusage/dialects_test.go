@@ -1,6 +1,7 @@
 package podusage
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -110,9 +113,7 @@ func TestNodes_EachByItsDialect(t *testing.T) {
 			}
 		}
 		// The newest samples; mean and deviation of both; the quantile of both.
-		if got := len(s.Diagnosis().Queries); got != 1+4+2 {
-			t.Errorf("%d queries, want 7", got)
-		}
+		check.Equal(t, "queries, want 7", 1+4+2, len(s.Diagnosis().Queries))
 	}
 }
 
@@ -132,9 +133,7 @@ func TestPods_Young(t *testing.T) {
 		failed := s.FetchPods(t.Context(), 2, func(u *source.PodUsage) { got[u.Pod] = u.Usage })
 		check.OK(t, failed[load.CPU])
 		for _, pod := range []string{"old", "young"} {
-			if math.Abs(got[pod]-300) > 15 {
-				t.Errorf("%s pods: %s uses %v milliCPU, want 300", family, pod, got[pod])
-			}
+			check.Equal(t, fmt.Sprintf("%s pods: %s uses milliCPU", family, pod), 300, got[pod], cmpopts.EquateApprox(0, 15))
 		}
 	}
 }

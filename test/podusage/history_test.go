@@ -266,9 +266,7 @@ func checkInput(t *testing.T, in *input.Input) int {
 		{"db", 100 * time.Minute, runs - 100*time.Minute, []float32{200}, 1},
 		{"report", 122 * time.Minute, 18 * time.Minute, report, 1},
 	}
-	if len(in.Pods) != len(wants) {
-		t.Fatalf("%d pods, want %d: %+v", len(in.Pods), len(wants), in.Pods)
-	}
+	check.Require(t, fmt.Sprintf("pods: %+v", in.Pods), len(wants), len(in.Pods))
 	for i, w := range wants {
 		p := in.Pods[i]
 		workload := in.Workloads[p.Workload].Name
@@ -303,7 +301,5 @@ func TestHistoryNamesWhatIsMissing(t *testing.T) {
 	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_status_phase", "kube_pod_container_resource_requests",
 		"kube_pod_container_resource_limits or kube_pod_container_info")
 	// Each name is a pod and its workload, those of DaemonSets included.
-	if len(h.Input.Pods) != 9 || len(h.Input.Workloads) != 9 {
-		t.Errorf("%d pods of %d workloads, want 9 of 9", len(h.Input.Pods), len(h.Input.Workloads))
-	}
+	check.Equal(t, "pods and workloads", [2]int{9, 9}, [2]int{len(h.Input.Pods), len(h.Input.Workloads)})
 }

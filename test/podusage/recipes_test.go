@@ -92,9 +92,7 @@ func TestRecipes(t *testing.T) {
 		"gpu-utilization":      40,
 	}
 	queries := recipes(t)
-	if len(queries) != len(want) {
-		t.Errorf("%d metrics to copy, want %d", len(queries), len(want))
-	}
+	check.Equal(t, "metrics to copy", len(want), len(queries))
 
 	url := startPrometheus(t, all)
 	s := newNodeSource(t, prometheus.Config{

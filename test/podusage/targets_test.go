@@ -102,9 +102,7 @@ func TestTargets_TenantSpeaksForNoNode(t *testing.T) {
 				batch := check.Value(s.Fetch(t.Context(), source.Request{
 					Windows: []time.Duration{5 * time.Minute}, Quantiles: []load.Quantile{{Window: 30 * time.Minute, Fraction: 0.95}},
 				}))(t)
-				if got, want := len(batch.Samples), 2*len(nodes); got != want {
-					t.Errorf("%d samples, want %d", got, want)
-				}
+				check.Equal(t, "samples", 2*len(nodes), len(batch.Samples))
 				for _, sample := range batch.Samples {
 					for r, stat := range sample.Stats {
 						if !stat.Known || stat.Mean < 0.24 || stat.Mean > 0.26 {
@@ -157,7 +155,5 @@ func TestTargets_RolloutOfExporter(t *testing.T) {
 			t.Errorf("median %+v, want 0.75", stat)
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d samples of cpu, want 2: %+v", found, batch.Samples)
-	}
+	check.Equal(t, fmt.Sprintf("samples of cpu: %+v", batch.Samples), 2, found)
 }

@@ -188,9 +188,7 @@ func TestWorkloads(t *testing.T) {
 		}
 		s = s.With(observations, learned.ClusterUsage{}, bounds)
 	}
-	if s.Len() != workloads {
-		t.Fatalf("%d workloads are known, want %d", s.Len(), workloads)
-	}
+	check.Require(t, "workloads are known", workloads, s.Len())
 	checkEach(t, "workload", workloads, before, bound)
 	runtime.KeepAlive(s)
 }

@@ -28,8 +28,6 @@ func TestPods_ObeyTopk(t *testing.T) {
 		var body struct{ Data struct{ Result []any } }
 		check.OK(t, json.NewDecoder(response.Body).Decode(&body))
 		check.OK(t, response.Body.Close())
-		if got := len(body.Data.Result); got != want {
-			t.Errorf("%s has %d series, want %d", query, got, want)
-		}
+		check.Equal(t, query+" series", want, len(body.Data.Result))
 	}
 }

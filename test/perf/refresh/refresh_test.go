@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,16 +109,12 @@ func startServer(b *testing.B, variable string, count int) string {
 	cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", count))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe() // ends with this process, and the server with it
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, err)
 	stdout := check.Value(cmd.StdoutPipe())(b)
 	check.OK(b, cmd.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	b.Cleanup(func() {
-		if err := stdin.Close(); err != nil {
-			b.Error(err)
-		}
+		check.OK(b, stdin.Close())
 		if err := cmd.Wait(); err != nil {
 			b.Errorf("the server: %v", err)
 		}
@@ -135,9 +130,7 @@ func queries(b *testing.B, url string) int {
 	resp := check.Value(http.Get(url + queriesPath))(b)
 	defer func() { _ = resp.Body.Close() }()
 	var n int
-	if _, err := fmt.Fscan(resp.Body, &n); err != nil {
-		b.Fatal(err)
-	}
+	check.Value(fmt.Fscan(resp.Body, &n))(b)
 	return n
 }
 
@@ -227,12 +220,12 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	for range historyLength {
 		refreshOnce()
 	}
-	asked, used := queries(b, url), processorTime(b)
+	asked, used := queries(b, url), check.ProcessorTime(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		refreshOnce()
 	}
-	used, asked = processorTime(b)-used, queries(b, url)-asked
+	used, asked = check.ProcessorTime(b)-used, queries(b, url)-asked
 	b.ReportMetric(float64(used.Nanoseconds())/float64(b.N)/float64(count), "cpu-ns/node")
 	b.ReportMetric(float64(asked)/float64(b.N), "queries/op")
 
@@ -256,9 +249,7 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 				known++
 			}
 		}
-		if known != count {
-			b.Fatalf("%d nodes have a value of %s, want %d", known, metric, count)
-		}
+		check.Require(b, fmt.Sprintf("nodes have a value of %s", metric), count, known)
 	}
 	if err := source.Close(); err != nil { // buffers of connections are no load
 		b.Fatal(err)
@@ -268,12 +259,4 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	runtime.KeepAlive(source)
 	runtime.KeepAlive(watcher)
 	runtime.KeepAlive(models)
-}
-
-// processorTime is what this process, without its children, has used of all processors.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var r syscall.Rusage
-	check.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

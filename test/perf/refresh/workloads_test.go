@@ -98,7 +98,7 @@ func benchmarkWorkloads(b *testing.B, first bool, count int) {
 	}
 	watcher := newWatcher()
 	refreshOnce(watcher)
-	used := processorTime(b)
+	used := check.ProcessorTime(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if first {
@@ -106,7 +106,7 @@ func benchmarkWorkloads(b *testing.B, first bool, count int) {
 		}
 		refreshOnce(watcher)
 	}
-	used = processorTime(b) - used
+	used = check.ProcessorTime(b) - used
 	b.ReportMetric(used.Seconds()/float64(b.N), "cpu-s/op")
 	runtime.KeepAlive(watcher)
 	runtime.KeepAlive(nodes)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestEstimate(t *testing.T) {
@@ -71,11 +73,7 @@ func TestRule(t *testing.T) {
 		{"wide without the time for another life", wide, 6, 52 * time.Second, late, "no difference found, but one of 2 % may be there"},
 		{"few lives without the time for another one", narrow, 5, 52 * time.Second, "", "too few lives to tell"},
 	} {
-		if got := r.verdict(tc.estimate, tc.lives, tc.elapsed); got != tc.verdict {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.verdict)
-		}
-		if got := r.finding(tc.estimate, tc.lives); got != tc.finding {
-			t.Errorf("%s: found %q, want %q", tc.name, got, tc.finding)
-		}
+		check.Equal(t, tc.name+": verdict", tc.verdict, r.verdict(tc.estimate, tc.lives, tc.elapsed))
+		check.Equal(t, tc.name+": found", tc.finding, r.finding(tc.estimate, tc.lives))
 	}
 }

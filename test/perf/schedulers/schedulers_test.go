@@ -1,12 +1,12 @@
 package main
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,9 +36,7 @@ func TestProfiles_AreConfigurations(t *testing.T) {
 			continue
 		}
 		profile := object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles[0]
-		if profile.SchedulerName != "ours" {
-			t.Errorf("%s: the scheduler is called %q", name, profile.SchedulerName)
-		}
+		check.Equal(t, name+": the scheduler is called", "ours", profile.SchedulerName)
 		var enabled []string
 		for _, plugin := range profile.Plugins.MultiPoint.Enabled {
 			enabled = append(enabled, plugin.Name)
@@ -48,9 +46,7 @@ func TestProfiles_AreConfigurations(t *testing.T) {
 				t.Errorf("%s: %s is not enabled", name, plugin)
 			}
 		}
-		if got := len(profile.Plugins.Score.Disabled) == 2; got != p.inPlace {
-			t.Errorf("%s: request scorers off: %v, want %v", name, got, p.inPlace)
-		}
+		check.Equal(t, name+": request scorers off", p.inPlace, len(profile.Plugins.Score.Disabled) == 2)
 	}
 }
 
@@ -86,9 +82,8 @@ func TestStoredPodsKeepWhatTheSchedulerReads(t *testing.T) {
 	object := check.Value(runtime.Decode(codec, check.Value(runtime.Encode(codec, pod))(t)))(t)
 	got := object.(*corev1.Pod)
 	// The pods 10 to 19 are of the second workload.
-	if got.Name != "workload-00001-6d5f8c7b9d-00013" || got.Spec.SchedulerName != "ours" || got.Spec.NodeName != "" {
-		t.Errorf("%s for %s on %q", got.Name, got.Spec.SchedulerName, got.Spec.NodeName)
-	}
+	check.Equal(t, "name, scheduler and node", [3]string{"workload-00001-6d5f8c7b9d-00013", "ours", ""},
+		[3]string{got.Name, got.Spec.SchedulerName, got.Spec.NodeName})
 	if owner := got.OwnerReferences[0]; owner.Kind != "ReplicaSet" || owner.Name != "workload-00001-6d5f8c7b9d" {
 		t.Errorf("the owner is %s %s", owner.Kind, owner.Name)
 	}
@@ -102,9 +97,7 @@ func TestReplicaSets_SelectTheirPods(t *testing.T) {
 	b := bench{workload: workload{batch: 20, owned: true}, pods: 10}
 	sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	made := b.newReplicaSets(2)
-	if len(made) != 4 {
-		t.Errorf("%d ReplicaSets for 40 pods, want 4", len(made))
-	}
+	check.Equal(t, "ReplicaSets for 40 pods", 4, len(made))
 	for _, set := range made {
 		check.OK(t, sets.Add(set.object))
 	}
@@ -124,9 +117,7 @@ func TestQuantile(t *testing.T) {
 	for bound, count := range map[string]float64{"0.001": 50, "0.002": 98, "0.004": 100, "+Inf": 100} {
 		buckets = append(buckets, &model.Sample{Metric: model.Metric{model.BucketLabel: model.LabelValue(bound)}, Value: model.SampleValue(count)})
 	}
-	if got := quantile(.99, buckets); math.Abs(got-.003) > 1e-9 {
-		t.Errorf("the 99th percentile is %v, want 0.003", got)
-	}
+	check.Equal(t, "the 99th percentile, want 0.003", .003, quantile(.99, buckets), cmpopts.EquateApprox(0, 1e-9))
 }
 
 func TestNewPods_SpreadStrictly(t *testing.T) {
@@ -147,7 +138,5 @@ func TestCostOf_PaysForTheShareOfACollection(t *testing.T) {
 		{pods: 200, used: 2600 * time.Millisecond, heap: heap{allocated: 40e6, collections: 2}, before: collection{used: 0.2, room: 400e6}},
 		{pods: 200, used: 2 * time.Second, heap: heap{allocated: 40e6}, before: collection{used: 0.4, room: 600e6}},
 	}
-	if got := costOf(rounds); math.Abs(got-0.01012) > 1e-9 {
-		t.Errorf("a pod costs %v s, want 0.01012", got)
-	}
+	check.Equal(t, "seconds a pod costs", 0.01012, costOf(rounds), cmpopts.EquateApprox(0, 1e-9))
 }
