@@ -100,7 +100,8 @@ func (w *WorkloadWatcher) Outcome() WorkloadOutcome {
 
 // tell publishes the outcome of a refresh that began at began.
 func (w *WorkloadWatcher) tell(began time.Time, err error) {
-	w.outcome.Store(&WorkloadOutcome{began, w.Clock.Since(began), err, cmp.Or(w.historyErr, w.past.incomplete), w.unmeasuredErr, w.past.read()})
+	missing := cmp.Or(w.historyErr, w.past.incomplete)
+	w.outcome.Store(&WorkloadOutcome{began, w.Clock.Since(began), err, missing, w.unmeasuredErr, w.past.read()})
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.

@@ -1,12 +1,15 @@
 package source
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // NodeIndex finds Nodes by name, host name, address or AWS instance ID. It is immutable, and built for each refresh.
@@ -16,15 +19,20 @@ type NodeIndex struct {
 	// Node.
 	byName, byAlias map[string]int
 	// ready has the aliases of ready Nodes.
-	ready map[string]bool
-	taken []TakenAlias
+	ready    map[string]bool
+	nodes    []*corev1.Node
+	replaced []Replaced
 }
 
-// TakenAlias is an alias of a Node that is not ready. It matches another Node, which has it too and is ready.
-type TakenAlias struct {
-	Alias        string
-	Position, By int
+// Replaced is a Node that is not ready, and the ready one that has its address, host name or instance. These match the ready one.
+type Replaced struct{ Node, Address, By string }
+
+// Reason says why the Node has no load.
+func (r Replaced) Reason() string {
+	return fmt.Sprintf("not ready, and has the address %s of %s, which is", text.Excerpt(r.Address), r.By)
 }
+
+func (r Replaced) String() string { return r.Node + " is " + r.Reason() }
 
 const ambiguous = -1
 
@@ -35,6 +43,7 @@ const awsProvider = "aws://"
 func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 	x := &NodeIndex{
 		byName: make(map[string]int, len(nodes)), byAlias: make(map[string]int, 2*len(nodes)), ready: make(map[string]bool, 2*len(nodes)),
+		nodes: nodes,
 	}
 	for i, node := range nodes {
 		x.byName[node.Name] = i
@@ -60,20 +69,24 @@ func (x *NodeIndex) addAlias(value string, position int, ready bool) {
 	case alias == "":
 		return
 	case taken && x.ready[alias] && !ready:
-		if other != ambiguous {
-			x.taken = append(x.taken, TakenAlias{alias, position, other})
-		}
+		x.replace(alias, position, other)
 		return
 	case taken && x.ready[alias] == ready:
 		position = ambiguous
-	case taken && other != ambiguous:
-		x.taken = append(x.taken, TakenAlias{alias, other, position})
+	case taken:
+		x.replace(alias, other, position)
 	}
 	x.byAlias[alias], x.ready[alias] = position, ready
 }
 
-// Taken returns the aliases that match another Node.
-func (x *NodeIndex) Taken() []TakenAlias { return x.taken }
+func (x *NodeIndex) replace(alias string, position, by int) {
+	if position != ambiguous && by != ambiguous {
+		x.replaced = append(x.replaced, Replaced{x.nodes[position].Name, alias, x.nodes[by].Name})
+	}
+}
+
+// Replaced returns the Nodes with an alias that matches another Node, once for each alias.
+func (x *NodeIndex) Replaced() []Replaced { return x.replaced }
 
 // Match returns the position of the Node with value as its name. Otherwise it returns that of the only Node with that host name,
 // address or AWS instance.

@@ -137,17 +137,17 @@ func TestNodeIndex_ReadyNodeWins(t *testing.T) {
 		if i, ok := index.Match("10.0.0.1:9100"); !ok || nodes[i].Name != "new" {
 			t.Errorf("matches %d (%v), want the ready Node", i, ok)
 		}
-		if taken := index.Taken(); len(taken) != len(nodes)-1 || slices.ContainsFunc(taken, func(a TakenAlias) bool {
-			return a.Alias != "10.0.0.1" || nodes[a.By].Name != "new" || nodes[a.Position].Name == "new"
+		if replaced := index.Replaced(); len(replaced) != len(nodes)-1 || slices.ContainsFunc(replaced, func(r Replaced) bool {
+			return r.Address != "10.0.0.1" || r.By != "new" || r.Node == "new"
 		}) {
-			t.Errorf("taken %+v, want the address of each other Node", taken)
+			t.Errorf("replaced %v, want each other Node", replaced)
 		}
 	}
 	both := []*corev1.Node{ready("a", "10.0.0.1"), ready("b", "10.0.0.1"), node("gone", "10.0.0.1")}
 	if i, ok := NewNodeIndex(both).Match("10.0.0.1"); ok {
 		t.Errorf("matches %d, want none of two ready Nodes", i)
 	}
-	if taken := NewNodeIndex(both).Taken(); len(taken) > 0 {
-		t.Errorf("taken %+v, though none matches", taken)
+	if replaced := NewNodeIndex(both).Replaced(); len(replaced) > 0 {
+		t.Errorf("replaced %v, though none matches", replaced)
 	}
 }

@@ -588,7 +588,7 @@ func TestReportOn_Messages(t *testing.T) {
 			s.diagnosis.NodeCount, s.examination.Unnamed, s.examination.Down = 20, slices.Repeat([]string{"n"}, 10), []string{"up{}"}
 		}, "source.partial", OK, []string{"no answer lacks data"}},
 		{"a machine that another replaced", func(s *sourceFacts) {
-			s.diagnosis.Replaced = []diagnosis.Replaced{{Node: "n2", Address: "10.0.0.1", By: "n1"}}
+			s.diagnosis.Replaced = []source.Replaced{{Node: "n2", Address: "10.0.0.1", By: "n1"}}
 		}, "nodes.nearest", Warning, []string{"n2 is not ready, and has the address 10.0.0.1 of n1, which is", "Delete Nodes that are gone."}},
 		{"a target that is down", func(s *sourceFacts) {
 			s.diagnosis.NodesWithoutSeries, s.figures = []string{"n2"}, append(s.figures[:3], withoutLoad("n2")...)

@@ -135,8 +135,7 @@ func (s *sourceFacts) checkDuration() []Result {
 	message := fmt.Sprintf("a refresh took %s; refreshInterval is %s, timeout %s", rounded(s.Took), interval, timeout)
 	if s.Took > interval {
 		enough := min(max(3*s.Took, time.Second).Round(time.Second), s.Spec.MaxAge.Duration)
-		return Warn(s.adviseEdit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:",
-			"A refresh takes longer than refreshInterval."), "%s", message)
+		return Warn(s.adviseEdit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:", ""), "%s", message)
 	}
 	return Fine("%s", message)
 }
@@ -210,8 +209,7 @@ func (s *sourceFacts) checkQueries() []Result {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		advice := s.AdviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:")
-		return Warn(advice, "%s", OneLine(q.Err))
+		return Warn(s.AdviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what it returns:"), "%s", OneLine(q.Err))
 	})
 }
 
@@ -309,7 +307,7 @@ func (s *sourceFacts) checkUnnamed() []Result {
 	unnamed, strays := text.FirstN(s.examination.Unnamed), s.examination.Strays
 	switch {
 	case len(s.diagnosis.Replaced) > 0:
-		return Warn(Advise("Delete Nodes that are gone."), "%s", text.FirstN(text.Each(s.diagnosis.Replaced, diagnosis.Replaced.String)))
+		return Warn(Advise("Delete Nodes that are gone."), "%s", text.FirstN(text.Each(s.diagnosis.Replaced, source.Replaced.String)))
 	case unnamed == "":
 		return nil
 	case len(strays) == 0:
@@ -373,9 +371,8 @@ func (s *sourceFacts) checkClusters() []Result {
 	if c == nil {
 		return nil
 	}
-	selector := s.selectorWith(fmt.Sprintf("%s=%q", c.Label, text.Excerpt(c.BestMatch)))
-	return Fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
-		"The server has several clusters, and their load is mixed."),
+	return Fail(s.adviseEdit(providerYAML("selector", s.selectorWith(fmt.Sprintf("%s=%q", c.Label, text.Excerpt(c.BestMatch)))),
+		"select the series of this cluster, such as by:", "The server has several clusters, and their load is mixed."),
 		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label,
 		text.FirstN(text.Each(c.Names, text.Excerpt)), text.FirstN(c.Nodes))
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
@@ -292,13 +291,6 @@ func (s *Session) addSources(rows []*Row) {
 		for _, c := range status.Contested {
 			if row := nodes[c.Node]; row != nil {
 				row.Contested = &c
-			}
-		}
-		if p, ok := status.Source.(*prometheus.Source); ok {
-			for _, r := range p.Diagnosis().Replaced {
-				if row := nodes[r.Node]; row != nil {
-					row.Replaced = r.Reason() + "."
-				}
 			}
 		}
 		for dialect, names := range status.Further {

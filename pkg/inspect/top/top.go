@@ -110,7 +110,7 @@ type Row struct {
 	Contested *source.Contested `json:"contested,omitempty"`
 	// Dialect reads the node's load where the dialect of most nodes does not. Session sets it.
 	Dialect string `json:"dialect,omitempty"`
-	// Replaced says that another node has the address of this one, which has no load; empty otherwise. Session sets it.
+	// Replaced says that another node has the address of this one, which has no load; empty otherwise.
 	Replaced string `json:"replaced,omitempty"`
 	// Pods is the number of pods on the node.
 	Pods int `json:"pods"`
@@ -178,6 +178,7 @@ func (r *Reader) Nodes(ctx context.Context, selected Selection) (*Nodes, error) 
 	if err != nil {
 		return nil, err
 	}
+	all := infos
 	if len(selected.Names) > 0 {
 		if infos, err = named(infos, selected.Names); err != nil {
 			return nil, err
@@ -191,7 +192,24 @@ func (r *Reader) Nodes(ctx context.Context, selected Selection) (*Nodes, error) 
 		}
 	}
 	slices.SortFunc(nodes.Nodes, byName)
+	addReplaced(nodes.Nodes, all)
 	return nodes, nil
+}
+
+// addReplaced says of rows without load that another of all nodes has the address.
+func addReplaced(rows []*Row, all []fwk.NodeInfo) {
+	var nodes []*corev1.Node
+	for _, info := range all {
+		nodes = append(nodes, info.Node())
+	}
+	absent := load.Absent.String()
+	for _, r := range source.NewNodeIndex(nodes).Replaced() {
+		for _, row := range rows {
+			if row.Name == r.Node && row.CPU.State == absent && row.Memory.State == absent {
+				row.Replaced = r.Reason() + "."
+			}
+		}
+	}
 }
 
 // named returns the nodes of the given names.

@@ -18,8 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -211,6 +213,30 @@ func namesOf(nodes []*Row) string {
 		names = append(names, nodes[i].Name)
 	}
 	return strings.Join(names, " ")
+}
+
+// A node that is not ready, and whose machine another took over, has no load of its own.
+func TestNodes_Replaced(t *testing.T) {
+	var infos []fwk.NodeInfo
+	var rows []*Row
+	for _, name := range []string{"gone", "measured", "new"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+		}}
+		row := &Row{Name: name, CPU: Resource{State: "Absent"}, Memory: Resource{State: "Absent"}}
+		switch name {
+		case "new":
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		case "measured":
+			row.CPU.State = "Fresh"
+		}
+		info := framework.NewNodeInfo()
+		info.SetNode(node)
+		infos, rows = append(infos, info), append(rows, row)
+	}
+	addReplaced(rows, infos)
+	check.Equal(t, "replaced", []string{"not ready, and has the address 10.0.0.1 of new, which is.", "", ""},
+		[]string{rows[0].Replaced, rows[1].Replaced, rows[2].Replaced})
 }
 
 func TestNodes_UnknownLoad(t *testing.T) {

@@ -143,7 +143,7 @@ func TestDiagnosis_Replaced(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, gone, fresh)
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	check.OK(t, err)
-	check.Equal(t, "replaced", []diagnosis.Replaced{{Node: "gone", Address: "10.0.0.1", By: "new"}}, s.Diagnosis().Replaced)
+	check.Equal(t, "replaced", []source.Replaced{{Node: "gone", Address: "10.0.0.1", By: "new"}}, s.Diagnosis().Replaced)
 }
 
 // TestExamine_Frozen expects the node whose counters are sampled and do not change. w2 has changes, and w3 is measured for too short.

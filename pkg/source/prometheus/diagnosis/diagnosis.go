@@ -42,8 +42,8 @@ type Diagnosis struct {
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
-	// Replaced says of Nodes without load, sorted, that another Node has their address.
-	Replaced []Replaced
+	// Replaced are the Nodes without load whose address another Node has, sorted by name.
+	Replaced []source.Replaced
 	// Contested are the Nodes whose load target sets measure differently, sorted by name.
 	Contested []source.Contested
 	// SampleAges are the ages of the Nodes' newest samples.
@@ -54,16 +54,6 @@ type Diagnosis struct {
 	// ClocksDiffer reports whether Skew is more than a slow response explains: the clocks differ, or a cache answers.
 	ClocksDiffer bool
 }
-
-// Replaced is a Node that is not ready, and the ready one that has its address or host name. Series of that name the ready one.
-type Replaced struct{ Node, Address, By string }
-
-// Reason says why the Node has no load.
-func (r Replaced) Reason() string {
-	return fmt.Sprintf("not ready, and has the address %s of %s, which is", text.Excerpt(r.Address), r.By)
-}
-
-func (r Replaced) String() string { return r.Node + " is " + r.Reason() }
 
 // QueryDiagnosis is the outcome of one query.
 type QueryDiagnosis struct {
@@ -151,21 +141,17 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 		}
 	}
 	slices.Sort(d.NodesWithoutSeries)
-	d.Replaced = replaced(m, d.NodesWithoutSeries)
+	d.Replaced = replaced(m.Index, d.NodesWithoutSeries)
 	d.UnmatchedSeries = slices.Sorted(maps.Keys(unmatched))
 	d.ClocksDiffer = d.Skew > SkewTolerance || d.Skew < -SkewTolerance-timeout
 	return d
 }
 
 // replaced returns which of the Nodes without load another Node replaced.
-func replaced(m *response.Matcher, without []string) (all []Replaced) {
-	for _, t := range m.Index.Taken() {
-		if node := m.Nodes[t.Position].Name; slices.Contains(without, node) {
-			all = append(all, Replaced{node, t.Alias, m.Nodes[t.By].Name})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Replaced) int { return cmp.Compare(a.Node, b.Node) })
-	return slices.CompactFunc(all, func(a, b Replaced) bool { return a.Node == b.Node })
+func replaced(x *source.NodeIndex, without []string) []source.Replaced {
+	all := slices.DeleteFunc(slices.Clone(x.Replaced()), func(r source.Replaced) bool { return !slices.Contains(without, r.Node) })
+	slices.SortStableFunc(all, func(a, b source.Replaced) int { return cmp.Compare(a.Node, b.Node) })
+	return slices.CompactFunc(all, func(a, b source.Replaced) bool { return a.Node == b.Node })
 }
 
 func diagnose(r *response.Result, m *response.Matcher) QueryDiagnosis {
