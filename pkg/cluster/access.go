@@ -265,6 +265,7 @@ func addressOf(spec config.LoadSpec) string {
 // Route is how a server is reached.
 type Route int
 
+// The routes. Replaced is by --source-address.
 const (
 	Direct Route = iota
 	Replaced

@@ -132,8 +132,8 @@ func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
 	return nodes, nodes.SetTransform(program.WithoutManagedFields)
 }
 
-// followCertificate returns the settings of a server that reads the two files at each handshake. While they have no certificate, such
-// as during a rotation, the server keeps the last one.
+// followCertificate returns the settings of a server that reads the files at each handshake. While they have no certificate, as
+// during a rotation, the server keeps the last one.
 func followCertificate(ctx context.Context, certFile, keyFile string) (*tls.Config, error) {
 	var last atomic.Pointer[tls.Certificate]
 	read := func() error {

@@ -24,7 +24,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
-	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // Options select the pods and the policies.
@@ -174,7 +173,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags := command.Flags()
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
-	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
+	flags.StringSliceVar(&s.Policies, "policies", []string{report.Stock, report.Clairvoyant},
 		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; +rebalance moves pods")
 	s.Rebalance.AddFlags(flags)
 	flags.StringVar(&s.Scenario, "scenario", "base",
@@ -210,7 +209,7 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if err := s.CheckWritable(); err != nil {
 		return err
 	}
-	replays, err := s.ReadInputs(cmd.Context(), func(missing string) { fmt.Fprintln(cmd.ErrOrStderr(), "Missing:", missing) })
+	replays, err := s.ReadInputs(cmd.Context(), func(missing string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), "Missing:", missing) })
 	if err != nil {
 		return err
 	}
@@ -234,9 +233,9 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	return s.WriteHTML(reports[0])
 }
 
-func writeReplay(cmd *cobra.Command, format *output.Flags, reports []*replayreport.Report) error {
+func writeReplay(cmd *cobra.Command, format *output.Flags, reports []*report.Report) error {
 	if format.IsTable() {
-		return replayreport.WriteTables(cmd.OutOrStdout(), reports)
+		return report.WriteTables(cmd.OutOrStdout(), reports)
 	}
-	return format.Print(cmd, &replayreport.Result{Reports: reports}, nil)
+	return format.Print(cmd, &report.Result{Reports: reports}, nil)
 }
