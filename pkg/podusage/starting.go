@@ -74,7 +74,10 @@ func withoutEndedInit(pod *corev1.Pod) *corev1.Pod {
 			func(s corev1.ContainerStatus) bool { return s.Name == c.Name && succeeded(s) })
 	})
 	if rest.Spec.Resources = withoutDerived(&pod.Spec); rest.Spec.Resources != pod.Spec.Resources {
-		rest.Status.Resources, rest.Status.AllocatedResources = nil, nil // they repeat the derived request
+		rest.Status = corev1.PodStatus{ // without pod-level resources, which repeat the derived request
+			Conditions: pod.Status.Conditions, ContainerStatuses: pod.Status.ContainerStatuses,
+			InitContainerStatuses: pod.Status.InitContainerStatuses,
+		}
 	}
 	return &rest
 }
