@@ -168,21 +168,12 @@ func (a *annotations) of(node *corev1.Node, profile *profileLines) line {
 // profileLines are the load lines by the plugin's arguments: of a pool, or of all other nodes.
 type profileLines struct {
 	pools []config.NodeThresholds
-	lines []line // of pools
 	rest  line
-}
-
-func newProfileLines(args *config.LoadThresholdArgs) *profileLines {
-	p := &profileLines{pools: args.NodeThresholds, rest: lineOf(args.Thresholds)}
-	for i := range p.pools {
-		p.lines = append(p.lines, lineOf(p.pools[i].Thresholds).orElse(p.rest))
-	}
-	return p
 }
 
 func (p *profileLines) of(node *corev1.Node) line {
 	if i := config.PoolOf(p.pools, node.Labels); i >= 0 {
-		return p.lines[i]
+		return lineOf(p.pools[i].Thresholds).orElse(p.rest)
 	}
 	return p.rest
 }

@@ -92,7 +92,8 @@ func newPlugin(
 		return nil, err
 	}
 	pl := &LoadThreshold{
-		reader: in.Reader, lines: newProfileLines(args), missingLoad: args.MissingLoad, exemptions: exemptions,
+		reader: in.Reader, lines: &profileLines{args.NodeThresholds, lineOf(args.Thresholds)},
+		missingLoad: args.MissingLoad, exemptions: exemptions,
 		states: loadscore.NewMemo[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: shared,
 	}
 	switch args.Statistic {
@@ -123,9 +124,9 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 		UsesDeviation: args.Statistic == config.StatisticMeanPlusStdDev,
 		Estimator:     podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)},
 	}
-	for of := range r.Ignores {
-		r.Ignores[of] = !slices.ContainsFunc(append(newProfileLines(args).lines, lineOf(args.Thresholds)),
-			func(l line) bool { return l[of] > 0 })
+	for of, percent := range lineOf(args.Thresholds) {
+		r.Ignores[of] = percent == 0 &&
+			!slices.ContainsFunc(args.NodeThresholds, func(p config.NodeThresholds) bool { return lineOf(p.Thresholds)[of] > 0 })
 	}
 	switch args.Statistic {
 	case config.StatisticP95:
