@@ -369,8 +369,7 @@ func (v *View) PendingOf(pod *corev1.Pod, node *corev1.Node) (pending podusage.A
 	uncovered, allocatable := v.cache.newUncoveredPod(0, visible, pod), podusage.AmountsOf(node.Status.Allocatable)
 	for r := range load.ResourceCount {
 		if m := &measured[r]; m.Known && stateAt(v.now, freshUntil(m, v.cache.config.Trust)) == load.Fresh {
-			usage, _, covered := uncovered.on(allocatable[r], m, r)
-			pending[r] = usage * (1 - covered)
+			_, pending[r], _ = uncovered.on(allocatable[r], m, r)
 		}
 	}
 	return pending

@@ -2,9 +2,11 @@ package inspect
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -90,6 +92,15 @@ func (e *environment) servesLoad(t *testing.T, configuration string) cluster.Rep
 		configuration+"clientConnection: {kubeconfig: "+e.AdminKubeconfig+"}\n", fmt.Sprint("--load-port=", port))
 	must(t, err)
 	t.Cleanup(func() { _ = replica.Kill() })
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	waitUntil(t, func() bool { // nobody may read it without a name
+		resp, err := insecure.Get(fmt.Sprintf("https://127.0.0.1:%d/plimsoll/v1/load", port))
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusForbidden
+	})
 	endpoint := expose(t, fmt.Sprint("https://127.0.0.1:", port))
 	d, err := e.Client.AppsV1().Deployments(installed).Get(ctx, "plimsoll", metav1.GetOptions{})
 	must(t, err)
