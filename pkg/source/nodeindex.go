@@ -45,44 +45,49 @@ func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 		byName: make(map[string]int, len(nodes)), byAlias: make(map[string]int, 2*len(nodes)), ready: make(map[string]bool, 2*len(nodes)),
 		nodes: nodes,
 	}
+	ready := make([]bool, len(nodes))
 	for i, node := range nodes {
 		x.byName[node.Name] = i
-		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		ready[i] = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
-		x.addAlias(node.Labels[corev1.LabelHostname], i, ready)
-		for _, address := range node.Status.Addresses {
-			x.addAlias(address.Address, i, ready)
-		}
-		if id := node.Spec.ProviderID; strings.HasPrefix(id, awsProvider) {
-			x.addAlias(id[strings.LastIndex(id, "/")+1:], i, ready)
+	}
+	for _, pass := range []bool{true, false} { // ready Nodes first
+		for i, node := range nodes {
+			if ready[i] == pass {
+				x.addAliases(node, i, pass)
+			}
 		}
 	}
 	return x
 }
 
+func (x *NodeIndex) addAliases(node *corev1.Node, position int, ready bool) {
+	x.addAlias(node.Labels[corev1.LabelHostname], position, ready)
+	for _, address := range node.Status.Addresses {
+		x.addAlias(address.Address, position, ready)
+	}
+	if id := node.Spec.ProviderID; strings.HasPrefix(id, awsProvider) {
+		x.addAlias(id[strings.LastIndex(id, "/")+1:], position, ready)
+	}
+}
+
+// addAlias adds an alias. Those of ready Nodes are added first.
 func (x *NodeIndex) addAlias(value string, position int, ready bool) {
 	alias := HostOf(value)
 	other, taken := x.byAlias[alias]
-	taken = taken && other != position
 	switch {
-	case alias == "":
+	case alias == "" || other == position && taken:
 		return
 	case taken && x.ready[alias] && !ready:
-		x.replace(alias, position, other)
+		if other != ambiguous {
+			x.replaced = append(x.replaced, Replaced{x.nodes[position].Name, alias, x.nodes[other].Name})
+		}
 		return
-	case taken && x.ready[alias] == ready:
-		position = ambiguous
 	case taken:
-		x.replace(alias, other, position)
+		position = ambiguous
 	}
 	x.byAlias[alias], x.ready[alias] = position, ready
-}
-
-func (x *NodeIndex) replace(alias string, position, by int) {
-	if position != ambiguous && by != ambiguous {
-		x.replaced = append(x.replaced, Replaced{x.nodes[position].Name, alias, x.nodes[by].Name})
-	}
 }
 
 // Replaced returns the Nodes with an alias that matches another Node, once for each alias.
