@@ -578,7 +578,7 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "nodes.measured", Error, []string{"Correct the custom query", "query=mine"}},
 		{"several servers behind one name", func(s *sourceFacts) { s.examination.Servers = true }, "source.examined", Warning,
 			[]string{"several servers answer at the address", "the Service of one Prometheus object", "sessionAffinity: ClientIP"}},
-		{"half of the nodes are gone without a word", func(s *sourceFacts) {
+		{"half of the nodes are silently gone", func(s *sourceFacts) {
 			s.diagnosis.NodeCount, s.examination.Unnamed = 20, slices.Repeat([]string{"n"}, 10)
 		}, "source.partial", Warning, []string{"the answers have series of 10 of 20 nodes, and do not say why", "--endpoint-strict"}},
 		{"a tenth of the nodes is gone", func(s *sourceFacts) {
