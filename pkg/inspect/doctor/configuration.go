@@ -191,8 +191,8 @@ func (f *Facts) checkPods() []Result {
 		advice := f.AdviseRun(cluster.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
-			advice = adviseYAML(providerYAML("podsFromMetricsServer", true), "Requests predict the peak of the other pods. Let Prometheus "+
-				"scrape /metrics/cadvisor or /metrics/resource of each kubelet, with honorLabels: true. Or read metrics-server:")
+			advice = Advise("Requests predict the peak of the other pods. Let Prometheus scrape /metrics/cadvisor or /metrics/resource of " +
+				"each kubelet, with honorLabels: true. Or let metrics-server give the pods: metricProvider.podsFromMetricsServer: true.")
 		}
 		switch {
 		case s.Err != nil: // checkStatistics reports it

@@ -173,7 +173,8 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 		return (w == nil || pod.Namespace == w.Namespace) && runsProgram(&pod.Spec, cluster.RebalancerProgram)
 	})
 	if i >= 0 || f.packs() {
-		f.readDeschedulers(ctx)
+		// Without a rebalancer, the chart does not let the scheduler's account list CronJobs.
+		f.readDeschedulers(ctx, i >= 0 || !conn.InPod)
 	}
 	if i < 0 {
 		return f
@@ -195,11 +196,14 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	return f
 }
 
-func (f *facts) readDeschedulers(ctx context.Context) {
+func (f *facts) readDeschedulers(ctx context.Context, withCronJobs bool) {
 	for _, pod := range f.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || owner.Kind != "Job" { // its CronJob counts
 			f.addDescheduler(ctx, "Pod", pod.ObjectMeta, &pod.Spec)
 		}
+	}
+	if !withCronJobs {
+		return
 	}
 	cronJobs, err := f.conn.Client.BatchV1().CronJobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if f.cronJobsErr = err; err != nil {
