@@ -20,6 +20,8 @@ COPY apis/ apis/
 COPY cmd/ cmd/
 COPY internal/ internal/
 COPY pkg/ pkg/
+COPY manifests/manifests.go manifests/
+COPY manifests/chart/values.yaml manifests/chart/
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -19,12 +20,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"sigs.k8s.io/yaml"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/manifests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -37,6 +43,8 @@ type ConfigurationOptions struct {
 	File string
 	// Scheduler is "NAMESPACE/NAME" of the scheduler's Deployment.
 	Scheduler string
+	// Prometheus is the URL from which load is read where no scheduler is installed; empty is metrics-server.
+	Prometheus string
 }
 
 // Flags returns the flags that set the options, as arguments.
@@ -125,6 +133,8 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	switch {
 	case o.File != "" && o.Scheduler != "":
 		return nil, OptionErrorf("--config and --scheduler: write one of them")
+	case o.Prometheus != "" && o.File+o.Scheduler != "":
+		return nil, OptionErrorf("--prometheus: is for clusters without Plimsoll; leave it out, or write --source-address")
 	case o.Scheduler != "":
 		return c.named(ctx, o.Scheduler)
 	case o.File != "":
@@ -136,7 +146,14 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	}
 	own := c.own(ctx)
 	if own == nil {
-		return c.discover(ctx)
+		found, err := c.discover(ctx)
+		switch {
+		case errors.Is(err, errNotInstalled):
+			return plannedConfiguration(o.Prometheus)
+		case err == nil && o.Prometheus != "":
+			return nil, OptionErrorf("--prometheus: %s names the source; write --source-address, or --config with another file", found.Origin)
+		}
+		return found, err
 	}
 	file := own.configFile()
 	content, err := boundedfile.ReadConfiguration(file)
@@ -151,6 +168,56 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		found.Changed = info.ModTime() // the kubelet writes the file when the ConfigMap changes
 	}
 	return found, nil
+}
+
+// errNotInstalled says that no Deployment has the chart's labels.
+var errNotInstalled = errors.New("no scheduler was found")
+
+// plannedConfiguration is the chart's profile as if it placed all pods, before the installation. prometheus is as in
+// ConfigurationOptions.
+func plannedConfiguration(prometheus string) (*Configuration, error) {
+	if prometheus != "" && text.HTTPURL(prometheus) == nil {
+		return nil, OptionErrorf("--prometheus: %q; write an http(s) URL, such as http://localhost:9090", prometheus)
+	}
+	var values struct {
+		Config map[string]any `json:"config"`
+	}
+	if err := yaml.Unmarshal([]byte(manifests.ChartValues), &values); err != nil {
+		return nil, err
+	}
+	profiles, _, err := unstructured.NestedSlice(values.Config, "profiles")
+	if err != nil {
+		return nil, err
+	}
+	source := "metrics-server"
+	for _, profile := range profiles {
+		profile := profile.(map[string]any)
+		profile["schedulerName"] = corev1.DefaultSchedulerName
+		arguments, _, err := unstructured.NestedSlice(profile, "pluginConfig")
+		if err != nil {
+			return nil, err
+		}
+		for _, plugin := range arguments {
+			if prometheus != "" {
+				source = prometheus
+				provider := map[string]any{"type": string(config.Prometheus), "address": prometheus}
+				err = errors.Join(err, unstructured.SetNestedMap(plugin.(map[string]any), provider, "args", "metricProvider"))
+			}
+		}
+		profile["pluginConfig"] = arguments
+		if err != nil {
+			return nil, err
+		}
+	}
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": kubeschedulerv1.SchemeGroupVersion.String(), "kind": "KubeSchedulerConfiguration", "profiles": profiles,
+		"leaderElection": map[string]any{"leaderElect": false},
+	})
+	return &Configuration{
+		Origin: "the chart's default profile with " + source + ", as no Deployment of Plimsoll was found (for a static pod, write --config " +
+			"with a copy of its file)",
+		Content: content,
+	}, err
 }
 
 // readConfigMap returns the ConfigMap's key. The error has advice for users who lack the permission.
@@ -346,10 +413,7 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 	}
 	names, flags := describe(labeled)
 	if len(labeled) == 0 {
-		return nil, fmt.Errorf("no scheduler was found: no Deployment has the labels %s and %s=%s...; %s. Copy the file of a static "+
-			"pod: %s", schedulerSelector, chartLabel, chartPrefix, chooseAnother,
-			Kubectl("debug", "node/NODE", "-q", "-i", "--image=busybox", "--profile=sysadmin", "--", "cat", "/host/FILE").
-				Into("scheduler.yaml").For(c.Chosen))
+		return nil, errNotInstalled
 	}
 	binders, err := c.binders(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -237,9 +239,27 @@ func TestConfiguration_OperatorForbidden(t *testing.T) {
 	)
 }
 
-func TestConfiguration_OfAStaticPod(t *testing.T) { // which no Deployment runs
-	_, err := newAPIServer(t).connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	check.Error(t, err, "no scheduler was found", "static pod", "kubectl debug node/", "--config FILE")
+// TestConfiguration_BeforeTheInstallation expects the chart's profile for all pods, by metrics-server or the Prometheus that is named.
+func TestConfiguration_BeforeTheInstallation(t *testing.T) {
+	connection := newAPIServer(t).connect(t, false)
+	for prometheus, want := range map[string]config.MetricProviderSpec{
+		"":                      {Type: config.KubernetesMetricsServer},
+		"http://localhost:9090": {Type: config.Prometheus, Address: "http://localhost:9090"},
+	} {
+		found := check.Value(connection.ValidConfiguration(t.Context(), ConfigurationOptions{Prometheus: prometheus}))(t)
+		check.Equal(t, "profiles", []string{"default-scheduler"}, found.ProfileNames())
+		for _, request := range plugins.LoadRequests(found.Decoded) {
+			got := request.Spec.MetricProvider
+			check.Equal(t, "source", want, config.MetricProviderSpec{Type: got.Type, Address: got.Address})
+		}
+		if origin := found.Origin; !strings.Contains(origin, "the chart's default profile with "+cmp.Or(prometheus, "metrics-server")) {
+			t.Errorf("origin %q", origin)
+		}
+	}
+	_, err := connection.Configuration(t.Context(), ConfigurationOptions{Prometheus: "localhost:9090"})
+	check.Error(t, err, "--prometheus", "localhost:9090", "http(s) URL")
+	_, err = connection.Configuration(t.Context(), ConfigurationOptions{Prometheus: "http://p", File: "x"})
+	check.Error(t, err, "--prometheus", "--source-address")
 }
 
 func TestConfiguration_OfTheOwnContainer(t *testing.T) {

@@ -156,6 +156,14 @@ func TestDoctor_SoundMetricsServer(t *testing.T) {
 	s := &scene{examined: configurationOf("TargetLoadPacking", "", nil)}
 	delete(s.args(), "metricProvider")
 	e.wantsSound(t, s)
+
+	// Nothing is installed: commands look with the chart's profile.
+	for _, command := range [][]string{{"top"}, {"what-if", "--drain=sound-1"}, {"doctor"}} {
+		r := e.run(t, "", append(command, "--kubeconfig="+e.AdminKubeconfig)...)
+		if text := r.stdout + r.stderr; r.exitCode > 1 || !strings.Contains(text, "the chart's default profile with metrics-server") {
+			t.Errorf("%s: exit code %d\n%s", command, r.exitCode, text)
+		}
+	}
 }
 
 // TestDoctor_SoundInstalled expects nothing to be found of two replicas of which one leads. Beside them is a replica that was evicted,

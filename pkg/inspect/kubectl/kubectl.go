@@ -52,6 +52,8 @@ func (f *Flags) AddTo(all *pflag.FlagSet) {
 		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
 	flags.StringVar(&f.Configuration.Scheduler, "scheduler", "",
 		"NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels")
+	flags.StringVar(&f.Configuration.Prometheus, "prometheus", "",
+		"URL of the Prometheus that load is read from where Plimsoll is not installed, in place of metrics-server")
 	flags.StringVar(&f.Source.Address, "source-address", "",
 		"URL at which this machine reaches the source of load, such as that of a port-forward")
 	flags.StringVar(&f.Source.TokenFile, "source-token-file", "", "file with the bearer token for the source of load")
