@@ -7,12 +7,11 @@ import (
 	"net/http"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server"
 	serverfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -76,7 +75,7 @@ func startServing(
 	if err := o.Authorization.ApplyTo(&authorization); err != nil {
 		return nil, err
 	}
-	codecs, resolver := serializer.NewCodecFactory(runtime.NewScheme()), &request.RequestInfoFactory{}
+	codecs, resolver := scheme.Codecs, &request.RequestInfoFactory{}
 	handler = filters.WithAuthorization(handler, authorization.Authorizer, codecs)
 	handler = filters.WithAuthentication(handler, authentication.Authenticator, filters.Unauthorized(codecs), nil, nil)
 	handler = withForwardedToken(filters.WithRequestInfo(handler, resolver))

@@ -85,7 +85,7 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 			corev1.ResourceCPU: resource.MustParse(n.CPU), corev1.ResourceMemory: resource.MustParse(n.Memory),
 			corev1.ResourcePods: resource.MustParse("250"),
 		}
-		labels := map[string]string{corev1.LabelHostname: n.Name}
+		labels := map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux"}
 		maps.Copy(labels, n.Labels)
 		_, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
