@@ -19,9 +19,8 @@ RUN make download KUBERNETES="${KUBERNETES}"
 COPY apis/ apis/
 COPY cmd/ cmd/
 COPY internal/ internal/
+COPY manifests/ manifests/
 COPY pkg/ pkg/
-COPY manifests/manifests.go manifests/
-COPY manifests/chart/values.yaml manifests/chart/
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION

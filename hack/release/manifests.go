@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// notManifests are the folders of manifests/ that are files of their own in a release.
-var notManifests = []string{"chart", "krew"}
+// notManifests are the folders of manifests/ that are files of their own in a release, and the package for programs.
+var notManifests = []string{"chart", "krew", "manifests.go"}
 
 // renderManifests writes the manifests for a minor version of Kubernetes, with the image by digest. The manifests of kubectl apply
 // get their own file, and all are in an archive.

@@ -151,7 +151,8 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		case errors.Is(err, errNotInstalled):
 			return plannedConfiguration(o.Prometheus)
 		case err == nil && o.Prometheus != "":
-			return nil, OptionErrorf("--prometheus: %s names the source; write --source-address, or --config with another file", found.Origin)
+			return nil, OptionErrorf("--prometheus: %s names the source; write --source-address, or --config with another file",
+				found.Origin)
 		}
 		return found, err
 	}
@@ -214,8 +215,8 @@ func plannedConfiguration(prometheus string) (*Configuration, error) {
 		"leaderElection": map[string]any{"leaderElect": false},
 	})
 	return &Configuration{
-		Origin: "the chart's default profile with " + source + ", as no Deployment of Plimsoll was found (for a static pod, write --config " +
-			"with a copy of its file)",
+		Origin: "the chart's default profile with " + source + ", as no Deployment of Plimsoll was found (for a static pod, write " +
+			"--config with a copy of its file)",
 		Content: content,
 	}, err
 }
