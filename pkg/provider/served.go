@@ -11,13 +11,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -151,18 +151,16 @@ type ServedStatistics struct {
 func (p *Provider) Serve(withStatistics bool) (*Served, error) {
 	p.mu.Lock()
 	sources, statistics := slices.Clone(p.sources), slices.Clone(p.statistics)
-	models := make([]*estimate.Model, len(sources))
+	readers := make([][]*reading.Reader, len(sources))
 	for i, s := range sources {
-		for _, r := range s.status.Readers {
-			models[i] = cmp.Or(models[i], r.Model(load.CPU))
-		}
+		readers[i] = slices.Clone(s.status.Readers)
 	}
 	p.mu.Unlock()
 	served := &Served{Time: p.clock.Now().UTC(), Sources: []ServedSource{}, Statistics: []ServedStatistics{}}
 	for i, s := range sources {
 		of := s.serve(served.Time)
 		var err error
-		if of.Pending, err = s.servePending(models[i]); err != nil {
+		if of.Pending, err = s.servePending(readers[i]); err != nil {
 			return nil, err
 		}
 		served.Sources = append(served.Sources, of)
@@ -263,23 +261,28 @@ func (l *ServedLoad) measurement() (m load.Measurement) {
 	return m
 }
 
-// servePending returns the pending usage of pods, as the first model of the source's readers estimates it.
-func (s *sharedSource) servePending(model *estimate.Model) ([]ServedPending, error) {
+// servePending returns the pending usage of pods, as the first of the readers that reads load estimates it.
+func (s *sharedSource) servePending(readers []*reading.Reader) ([]ServedPending, error) {
 	all := []ServedPending{}
-	if model == nil || s.cluster.Pods == nil {
+	var pendingOf func(*corev1.Pod, *corev1.Node) podusage.Amounts
+	for _, r := range readers {
+		if pendingOf == nil {
+			pendingOf = r.PendingNow()
+		}
+	}
+	if pendingOf == nil || s.cluster.Pods == nil {
 		return all, nil
 	}
 	pods, err := s.cluster.Pods.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	view := model.View(framework.NewCycleState())
 	for _, pod := range pods {
 		node, err := s.cluster.Nodes.Get(pod.Spec.NodeName)
 		if err != nil {
 			continue // without a node, or of one that is gone
 		}
-		if pending := view.PendingOf(pod, node); pending != (podusage.Amounts{}) {
+		if pending := pendingOf(pod, node); pending != (podusage.Amounts{}) {
 			all = append(all, ServedPending{pod.Namespace, pod.Name, node.Name, pending[load.CPU], pending[load.Memory]})
 		}
 	}

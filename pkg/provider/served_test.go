@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -139,7 +140,9 @@ func (s *served) measure() *load.Snapshot {
 
 // TestServed_IsWhatDecides compares all that a command reads with what the scheduler decides by, to the last bit.
 func TestServed_IsWhatDecides(t *testing.T) {
-	s := newServed(t, secretSpec())
+	withoutToken := secretSpec() // as where the scheduler has it in its environment
+	withoutToken.MetricProvider.Token = ""
+	s := newServed(t, withoutToken)
 	want := s.measure()
 	s.command.Refresh(t.Context())
 	check.OK(t, s.command.ServedErr())
@@ -178,6 +181,16 @@ func TestServed_Pending(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	check.Equal(t, "statistics", 0, len(of.Statistics))
+}
+
+// TestServed_LeavesTheCycleItsSnapshot serves while a scheduling cycle runs, after load was published that the cycle must not see.
+func TestServed_LeavesTheCycleItsSnapshot(t *testing.T) {
+	s := newServed(t, secretSpec())
+	first, cycle := s.measure(), framework.NewCycleState()
+	check.Equal(t, "snapshot of the cycle", true, s.ofScheduler.Snapshots().ForCycle(cycle) == first)
+	s.measure()
+	check.Value(s.scheduler.Serve(true))(t)
+	check.Equal(t, "snapshot of the cycle, after serving", true, s.ofScheduler.Snapshots().ForCycle(cycle) == first)
 }
 
 // TestServed_NotUsed has a scheduler that cannot be asked, one with other settings, and one that has no load yet.

@@ -134,6 +134,17 @@ func (r *Reader) PodUsage(pod *corev1.Pod) podusage.Amounts {
 	return r.request.Estimator.Estimate(pod)
 }
 
+// PendingNow is estimate.Model.PendingNow by the reader's model of CPU and its estimator of pods; nil if the request is for node metrics.
+func (r *Reader) PendingNow() func(pod *corev1.Pod, node *corev1.Node) podusage.Amounts {
+	switch {
+	case r.models[load.CPU] == nil:
+		return nil
+	case r.peaks[load.CPU] != nil:
+		return r.models[load.CPU].PendingNow(r.peaks[load.CPU].Now())
+	}
+	return r.models[load.CPU].PendingNow(r.request.Estimator)
+}
+
 // Figure is one value that was measured of a node.
 type Figure struct {
 	// Name is "cpu" or "memory", or the PromQL expression of a node metric.
