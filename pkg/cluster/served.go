@@ -12,10 +12,13 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -34,13 +37,16 @@ const (
 )
 
 // loadReader reads what the leading scheduler decides by. It sends no credential of the user to the scheduler's pod.
-//   - Outside, it goes through the API server's proxy, with a short-lived token of an account that may do nothing else.
-//   - In the scheduler's own pod, and in the rebalancer's, it goes to the leader's address with the pod's own account.
+// Where the request leaves this pod, it has a short-lived token of an account that may do nothing else: the certificate of the
+// scheduler is not verified.
+//   - Outside, the request goes through the API server's proxy.
+//   - In the scheduler's own pod, and in the rebalancer's, it goes to the leader's address. The leader itself reads at localhost.
 type loadReader struct {
 	*Connection
 	workload *Workload
 	election componentbaseconfig.LeaderElectionConfiguration
 	direct   bool
+	clock    clock.PassiveClock
 
 	token   string
 	expires time.Time
@@ -56,9 +62,10 @@ func (c *Connection) loadReader(o *Options) *loadReader {
 	}
 	r := &loadReader{
 		Connection: c, workload: o.Workload, election: o.Configuration.LeaderElection, direct: o.FilesAreHere || c.IsIn(o.Workload),
+		clock: o.Clock,
 	}
-	if r.workload == nil {
-		r.workload = &Workload{Namespace: r.election.ResourceNamespace}
+	if r.workload == nil { // of the rebalancer; the chart calls the Lease and the Deployment the same
+		r.workload = &Workload{Namespace: r.election.ResourceNamespace, Name: r.election.ResourceName}
 	} else {
 		r.election = r.workload.LeaderElection(o.Configuration)
 	}
@@ -68,11 +75,11 @@ func (c *Connection) loadReader(o *Options) *loadReader {
 // read returns what the leading scheduler decides by now. After an error it returns the same for a while, because a try may take
 // long.
 func (r *loadReader) read(ctx context.Context, withStatistics bool) (*provider.Served, error) {
-	if r.failed != nil && time.Since(r.failedAt) < retryLoad {
+	if r.failed != nil && r.clock.Since(r.failedAt) < retryLoad {
 		return nil, r.failed
 	}
 	served, err := r.request(ctx, withStatistics)
-	r.failed, r.failedAt = err, time.Now()
+	r.failed, r.failedAt = err, r.clock.Now()
 	return served, err
 }
 
@@ -124,37 +131,56 @@ func (r *loadReader) leader(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var holder string
-	if lease.Spec.HolderIdentity != nil {
-		holder, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
-	}
+	holder := HolderOf(lease)
 	if holder == "" || len(r.workload.Pods) > 0 && !slices.Contains(r.workload.Pods, holder) {
 		return "", fmt.Errorf("none of its pods holds Lease %s/%s", lease.Namespace, lease.Name)
 	}
 	return holder, nil
 }
 
-func (r *loadReader) throughProxy(ctx context.Context, pod, port string) (*rest.Request, error) {
-	if now := time.Now(); !now.Before(r.expires) {
+// HolderOf returns the host name of a Lease's holder; empty if nobody holds it. That is the pod's name, unless the pod has its node's
+// network.
+func HolderOf(lease *coordinationv1.Lease) string {
+	host, _, _ := strings.Cut(text.Excerpt(ptr.Deref(lease.Spec.HolderIdentity, "")), "_")
+	return host
+}
+
+// renew requests a token if the last one is old.
+func (r *loadReader) renew(ctx context.Context) error {
+	if now := r.clock.Now(); !now.Before(r.expires) {
 		account := r.workload.Name + loadReaderSuffix
 		request := &authenticationv1.TokenRequest{}
 		request.Spec.ExpirationSeconds = new(int64(tokenLife.Seconds()))
 		accounts := r.Client.CoreV1().ServiceAccounts(r.workload.Namespace)
 		granted, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.token, r.expires = granted.Status.Token, now.Add(tokenLife/2)
 	}
-	return r.Client.CoreV1().RESTClient().Get().Namespace(r.workload.Namespace).Resource("pods").Name("https:"+pod+":"+port).
-		SubResource("proxy").Suffix(provider.ServedPath).SetHeader(provider.TokenHeader, r.token), nil
+	return nil
+}
+
+func (r *loadReader) throughProxy(ctx context.Context, pod, port string) (*rest.Request, error) {
+	err := r.renew(ctx)
+	return r.podProxy(r.workload.Namespace, pod, port, provider.ServedPath).SetHeader(provider.TokenHeader, r.token), err
+}
+
+// podProxy requests a path of a pod through the API server, which forwards no credentials of the user.
+func (c *Connection) podProxy(namespace, pod, port, path string) *rest.Request {
+	return c.Client.CoreV1().RESTClient().Get().Namespace(namespace).Resource("pods").Name("https:" + pod + ":" + port).
+		SubResource("proxy").Suffix(path)
 }
 
 func (r *loadReader) toAddress(ctx context.Context, pod, port string) (*rest.Request, error) {
 	own := rest.CopyConfig(r.KubeConfig)
-	// The certificate is self-signed. The API server says which address the pod has.
-	own.Insecure, own.CAFile, own.CAData, own.ServerName = true, "", nil, ""
+	own.Insecure, own.CAFile, own.CAData, own.ServerName = true, "", nil, "" // the certificate is self-signed
 	if own.Host = "https://localhost:" + port; pod != podName() {
+		if err := r.renew(ctx); err != nil {
+			return nil, err
+		}
+		own = rest.AnonymousClientConfig(own)
+		own.BearerToken = r.token
 		// The rebalancer may list pods, but not get one.
 		pods := r.Client.CoreV1().Pods(r.workload.Namespace)
 		leaders, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod})

@@ -224,10 +224,7 @@ func (c *Connection) Metrics(
 		pods[0], pods[i] = pods[i], pods[0]
 	}
 	for _, pod := range pods {
-		// Through the API server, which forwards no credentials of the user.
-		request := c.Client.CoreV1().RESTClient().Get().Namespace(w.Namespace).Resource("pods").
-			Name("https:" + pod + ":" + metricsPort(w)).SubResource("proxy").Suffix("metrics")
-		if metrics, err = readMetrics(ctx, request); err == nil {
+		if metrics, err = readMetrics(ctx, c.podProxy(w.Namespace, pod, metricsPort(w), "metrics")); err == nil {
 			return metrics, pod, nil
 		}
 	}

@@ -17,6 +17,3 @@ func IsResizeOnly(feature.Features, *corev1.Pod) bool { return false }
 // ForgetsNamespaceSelectors reports whether InterPodAffinity puts the namespaces that a term selects in the place of the selector.
 // Before Kubernetes 1.37, it changes a copy of the term: a selector that matches a namespace without labels selects all namespaces.
 const ForgetsNamespaceSelectors = false
-
-// HasMountOptions returns false: before Kubernetes 1.37, a mount has no options that the scheduler reads.
-func HasMountOptions(*corev1.VolumeMount) bool { return false }

@@ -20,6 +20,3 @@ func IsResizeOnly(f feature.Features, pod *corev1.Pod) bool {
 
 // ForgetsNamespaceSelectors reports whether InterPodAffinity puts the namespaces that a term selects in the place of the selector.
 const ForgetsNamespaceSelectors = true
-
-// HasMountOptions reports whether the scheduler reads options of the mount.
-func HasMountOptions(m *corev1.VolumeMount) bool { return len(m.BindMountOptions) > 0 }

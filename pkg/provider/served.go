@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -258,6 +259,7 @@ func (l *ServedLoad) measurement() (m load.Measurement) {
 	if l.DeviationRatio != nil {
 		m.StdDev = *l.DeviationRatio
 	}
+	m.Stat, _ = m.Checked()
 	return m
 }
 
@@ -323,25 +325,25 @@ func (s *sharedSource) adopt(served *Served) bool {
 	}
 	s.status.Outcome = refresh.Outcome{Took: seconds(of.Refresh.TookSeconds), Err: servedError(of.Refresh.Error)}
 	for _, c := range of.Contested {
-		c.Contested.Node = c.Node
-		s.status.Contested = append(s.status.Contested, c.Contested)
+		s.status.Contested = append(s.status.Contested,
+			source.Contested{Node: c.Node, High: text.Excerpt(c.High), Low: text.Excerpt(c.Low)})
 	}
 	if len(of.Further) > 0 {
 		s.status.Further = make(map[string][]string, len(of.Further))
 	}
 	for _, f := range of.Further {
-		s.status.Further[f.Dialect] = f.Nodes
+		s.status.Further[text.Excerpt(f.Dialect)] = f.Nodes
 	}
 	return true
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func servedError(text string) error {
-	if text == "" {
+func servedError(served string) error {
+	if served == "" {
 		return nil
 	}
-	return errors.New("the scheduler cannot read it: " + text)
+	return errors.New("the scheduler cannot read it: " + text.Excerpt(served))
 }
 
 // adopt publishes what a scheduler served in place of a refresh. It reports whether the scheduler learns the same.
@@ -369,10 +371,10 @@ func (s *sharedStatistics) key() string { return keyOf(s.source, s.spec) }
 // keyOf is a digest of settings without credentials.
 func keyOf(source sourceSpec, more ...config.StatisticsSpec) string {
 	source.MetricProvider.Token, source.MetricProvider.ApplicationKey = "", ""
-	text, err := json.Marshal([]any{source, more})
+	content, err := json.Marshal([]any{source, more})
 	if err != nil {
 		panic(err) // of a struct of strings and numbers
 	}
-	digest := sha256.Sum256(text)
+	digest := sha256.Sum256(content)
 	return hex.EncodeToString(digest[:])
 }

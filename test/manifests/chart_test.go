@@ -179,7 +179,7 @@ config:
 `,
 		},
 		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
-		{name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
+		{name: "one replica that elects no leader", values: "{replicas: 1, loadPort: 0, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
 		{
 			name: "everything for OpenShift's operator",
 			values: `

@@ -90,8 +90,8 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 
 func TestRBAC_OneLease(t *testing.T) {
 	tests := []struct{ name, values, lease, namespace string }{
-		{"named like the release", "", "plimsoll", "plimsoll-system"},
-		{"as configured", "config: {leaderElection: {resourceName: a, resourceNamespace: b}}", "a", "b"},
+		{"named like the release", "loadPort: 0", "plimsoll", "plimsoll-system"},
+		{"as configured", "{loadPort: 0, config: {leaderElection: {resourceName: a, resourceNamespace: b}}}", "a", "b"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := sets.New("get " + provider.ServedPath) // without it, the rebalancer reads the source itself
+		want := sets.New[string]()
 		for i := range needed {
 			p := &needed[i]
 			rule := rbacv1.PolicyRule{Verbs: p.Verbs, APIGroups: []string{p.Group}, Resources: []string{p.Resource}}
@@ -315,10 +315,11 @@ func TestRBAC_Rebalancer(t *testing.T) {
 // of the Deployment, with a suffix.
 func TestRBAC_LoadReader(t *testing.T) {
 	for values, name := range map[string]string{
-		"":                  "plimsoll-load-reader",
-		"loadPort: 10300":   "plimsoll-load-reader",
-		"loadPort: 0":       "",
-		"target: OpenShift": "secondary-scheduler-load-reader",
+		"":                            "plimsoll-load-reader",
+		"loadPort: 10300":             "plimsoll-load-reader",
+		"rebalancer: {enabled: true}": "plimsoll-load-reader",
+		"loadPort: 0":                 "",
+		"target: OpenShift":           "secondary-scheduler-load-reader",
 	} {
 		rendered := render(t, values)
 		got := sets.New[string]()
@@ -332,11 +333,23 @@ func TestRBAC_LoadReader(t *testing.T) {
 				}
 			}
 		}
-		want := []string{"get " + provider.ServedPath}
+		readers := 0 // who may create its tokens: the scheduler and, where there is one, the rebalancer
+		for _, b := range find[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
+			if b.Name == name {
+				readers = len(b.Subjects)
+			}
+		}
+		for _, r := range find[rbacv1.Role](t, rendered, "Role") {
+			if r.Name == name {
+				got = got.Union(permissions(r.Rules...))
+			}
+		}
+		want, wantReaders := []string{"create /serviceaccounts/token " + name, "get " + provider.ServedPath}, 1+strings.Count(values, "rebalancer")
 		if name == "" {
-			want = []string{}
+			want, wantReaders = []string{}, 0
 		}
 		check.Equal(t, values+": permissions", want, sets.List(got))
+		check.Equal(t, values+": accounts", wantReaders, readers)
 	}
 }
 

@@ -216,13 +216,12 @@ func (f *Facts) checkLeader() []Result {
 	return Fine("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
 
-// holder returns the host name of the leader; empty if unknown. That is the pod's name, unless the pod has its node's network.
+// holder is cluster.HolderOf the scheduler's Lease; empty if the Lease is unknown.
 func (f *Facts) holder() string {
 	if f.lease == nil {
 		return ""
 	}
-	host, _, _ := strings.Cut(text.Excerpt(ptr.Deref(f.lease.Spec.HolderIdentity, "")), "_")
-	return host
+	return cluster.HolderOf(f.lease)
 }
 
 // schedulerVersion returns the Kubernetes version in the scheduler's metrics or, without metrics, the minor one in its image tag.
