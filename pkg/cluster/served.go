@@ -138,8 +138,8 @@ func (r *loadReader) leader(ctx context.Context) (string, error) {
 	return holder, nil
 }
 
-// HolderOf returns the host name of a Lease's holder; empty if nobody holds it. That is the pod's name, unless the pod has its node's
-// network.
+// HolderOf returns the host name of a Lease's holder; empty if nobody holds the Lease. The host name is the pod's name, unless the
+// pod has its node's network.
 func HolderOf(lease *coordinationv1.Lease) string {
 	host, _, _ := strings.Cut(text.Excerpt(ptr.Deref(lease.Spec.HolderIdentity, "")), "_")
 	return host

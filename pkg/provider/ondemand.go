@@ -117,8 +117,8 @@ func (p *Provider) refresh(ctx context.Context, withStatistics bool) {
 // lacks notes that a scheduler does not serve a source. mu must be held.
 func (p *Provider) lacks(label string) {
 	if p.served != nil && p.servedErr == nil {
-		p.servedErr = fmt.Errorf("the scheduler does not read %s with these settings, has no load yet, or has another version (%s)", label,
-			text.Excerpt(p.served.Version))
+		p.servedErr = fmt.Errorf("the scheduler does not read %s with these settings, has no load yet, or has another version (%s)",
+			label, text.Excerpt(p.served.Version))
 	}
 }
 

@@ -134,7 +134,8 @@ func (r *Reader) PodUsage(pod *corev1.Pod) podusage.Amounts {
 	return r.request.Estimator.Estimate(pod)
 }
 
-// PendingNow is estimate.Model.PendingNow by the reader's model of CPU and its estimator of pods; nil if the request is for node metrics.
+// PendingNow is estimate.Model.PendingNow by the reader's model of CPU and its estimator of pods; nil if the request is for node
+// metrics.
 func (r *Reader) PendingNow() func(pod *corev1.Pod, node *corev1.Node) podusage.Amounts {
 	switch {
 	case r.models[load.CPU] == nil:

@@ -120,8 +120,8 @@ type shape struct {
 	tolerations []corev1.Toleration
 }
 
-// usableNodes returns whether the pods that may move can use a node at all. A usable node is no virtual node and is not cordoned, and
-// one of the pods tolerates and selects the node.
+// usableNodes returns whether the pods that may move can use a node at all. A usable node is no virtual node and is not cordoned,
+// and one of the pods tolerates and selects the node.
 func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 	type template struct {
 		owner    types.UID
