@@ -108,8 +108,8 @@ release push: bin/release
 bin/release:
 	@cd hack/release && GOOS= GOARCH= go build -buildvcs=false -o ../../bin/release .
 
-playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up)
-	@go build $(minor_flags) -o $(BIN)playground ./test/playground
+playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up, SCENARIOS=all shows moves too)
+	@GOGC=400 go build $(minor_flags) -o $(BIN)playground ./test/playground
 	@$(BIN)playground
 
 check: ## check a change in three minutes: linters, prose, generated files, and the unit tests that it affects

@@ -78,8 +78,9 @@ build() {
 		rm -f "$program.stamp" # an old stamp must not be beside a new program
 	fi
 	printf 'building %s ... ' "$1${pinned:+ $pinned}" >&2
-	# go build renames files within one file system only. With the flags of the Makefile, which compiles the same packages.
-	output=$(env -C "$folder" CGO_ENABLED=$cgo GOTMPDIR="$scratch" GOTOOLCHAIN="$toolchain" go build "${minor_flags[@]}" -trimpath \
+	# go build renames files within one file system only. With the flags of the Makefile, which compiles the same packages. A larger heap
+	# saves the compiler a fifth of its processor time, for some 2 GB of memory.
+	output=$(env -C "$folder" CGO_ENABLED=$cgo GOGC="${GOGC:-400}" GOTMPDIR="$scratch" GOTOOLCHAIN="$toolchain" go build "${minor_flags[@]}" -trimpath \
 		-gcflags=all=-dwarf=false -o "$program" "${flags[@]}" "$package" 2>&1) || {
 		printf 'failed\n%s\n' "$output" >&2
 		exit 1

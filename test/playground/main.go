@@ -67,9 +67,16 @@ type playground struct {
 
 func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	p := &playground{progress: progress{out: out, start: time.Now()}}
-	options := cluster.Options{Scheduler: schedulerConfig}
-	options.BinDir, err = build.Programs(ctx, out, append(options.Parts(), "kubectl-plimsoll", "rebalancer")...)
+	scenarios, err := chosen(os.Getenv("SCENARIOS"))
 	if err != nil {
+		return err
+	}
+	options := cluster.Options{Scheduler: schedulerConfig}
+	programs := append(options.Parts(), "kubectl-plimsoll")
+	for _, s := range scenarios {
+		programs = append(programs, s.programs...)
+	}
+	if options.BinDir, err = build.Programs(ctx, out, programs...); err != nil {
 		return err
 	}
 	p.kubectlPlimsoll = filepath.Join(options.BinDir, "kubectl-plimsoll")
@@ -81,12 +88,20 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	defer func() { err = errors.Join(err, p.Stop()) }()
 
 	page := page{out: out, Style: terminal.StyleOf(out)}
-	findings, err := runScenarios(ctx, p, scenarios())
-	if err != nil {
-		return err
+	var wrong []string
+	for i, s := range scenarios {
+		if i > 0 {
+			if err := p.Clear(ctx); err != nil {
+				return err
+			}
+		}
+		var r result
+		if err := attempt(func() { r = s.run(ctx, p) }); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		wrong = append(wrong, show(page, s.name, r)...)
 	}
-	failures := show(page, findings)
-	showWhy(page, findings)
+	failures := verdict(page, len(scenarios), wrong)
 	if !keep {
 		return failures
 	}

@@ -18,6 +18,8 @@ type scenario struct {
 	name string
 	// run ends by must where it cannot go on.
 	run func(ctx context.Context, p *playground) result
+	// programs are those that this scenario alone needs.
+	programs []string
 }
 
 // result is the outcome of a scenario.
@@ -33,35 +35,22 @@ type result interface {
 // is exact on an idle machine. On a busy one Prometheus gets its samples late.
 const measuringError = 0.0125
 
-func scenarios() []scenario {
+// chosen returns the scenarios that the variable SCENARIOS selects, in order.
+func chosen(value string) ([]scenario, error) {
 	lie, all := requestsLie(), burst()
-	return []scenario{
+	scenarios := []scenario{
 		{name: "the worked example", run: runWorkedExample},
 		{name: lie.name, run: lie.run},
 		{name: all.name, run: all.run},
-		{name: "moving", run: runMoving},
-		{name: "look around", run: runLookAround},
 	}
-}
-
-type finding struct {
-	scenario string
-	result   result
-}
-
-func runScenarios(ctx context.Context, p *playground, scenarios []scenario) ([]finding, error) {
-	var findings []finding
-	for i, s := range scenarios {
-		if i > 0 {
-			if err := p.Clear(ctx); err != nil {
-				return nil, err
-			}
-		}
-		if err := attempt(func() { findings = append(findings, finding{s.name, s.run(ctx, p)}) }); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
+	switch value {
+	case "":
+	case "all":
+		scenarios = append(scenarios, scenario{name: "moving", run: runMoving, programs: []string{"rebalancer"}})
+	default:
+		return nil, fmt.Errorf("SCENARIOS is %q, but must be all, or unset", value)
 	}
-	return findings, nil
+	return append(scenarios, scenario{name: "look around", run: runLookAround}), nil
 }
 
 // failure is the error that ends a scenario: must panics with it, and attempt recovers it.
@@ -95,20 +84,24 @@ func attempt(do func()) (err error) {
 // errWrong ends the playground if the check of a scenario failed.
 var errWrong = errors.New("a scenario did not end as it must; see WRONG above")
 
-// show writes the summary of all scenarios. It returns errWrong if the check of one failed.
-func show(page page, findings []finding) error {
-	var wrong []string
-	for _, f := range findings {
-		page.line("")
-		page.line("%s", page.Paint(terminal.Bold, strings.ToUpper(f.scenario)))
-		f.result.write(page)
-		if err := f.result.check(); err != nil {
-			wrong = append(wrong, f.scenario+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
-		}
+// show writes the result of a scenario, and returns what is not as it must be.
+func show(page page, scenario string, r result) (wrong []string) {
+	page.line("\n%s", page.Paint(terminal.Bold, strings.ToUpper(scenario)))
+	r.write(page)
+	if example, ok := r.(workedExample); ok {
+		page.output("SEE WHY: kubectl plimsoll explain example", example.why)
 	}
 	page.line("")
+	if err := r.check(); err != nil {
+		wrong = append(wrong, scenario+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return wrong
+}
+
+// verdict returns errWrong if a scenario did not end as it must.
+func verdict(page page, scenarios int, wrong []string) error {
 	if len(wrong) == 0 {
-		page.line("All %d scenarios ended as they must.", len(findings))
+		page.line("All %d scenarios ended as they must.", scenarios)
 		return nil
 	}
 	for _, w := range wrong {

@@ -225,14 +225,13 @@ Then nothing moved for 1m0s.
 }
 
 func TestShow_FitsOnScreen(t *testing.T) {
-	all := []finding{
-		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()},
-		{"moving", movingResult()}, {"look around", lookAroundResult()},
-	}
-	for _, f := range all {
-		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
+	for scenario, r := range map[string]result{
+		"the worked example": exampleResult(), "requests lie": requestsLieResult(), "burst": burstResult(), "moving": movingResult(),
+		"look around": lookAroundResult(),
+	} {
+		lines := strings.Split(strings.TrimRight(written(r), "\n"), "\n")
 		if len(lines) > 35 {
-			t.Errorf("%s has %d lines, want at most 35", f.scenario, len(lines))
+			t.Errorf("%s has %d lines, want at most 35", scenario, len(lines))
 		}
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line); n > 100 {
@@ -240,28 +239,45 @@ func TestShow_FitsOnScreen(t *testing.T) {
 			}
 		}
 	}
-	var b strings.Builder
-	check.OK(t, show(page{out: &b}, all))
-	if !strings.HasSuffix(b.String(), "\nAll 5 scenarios ended as they must.\n") {
-		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
+}
+
+func TestChosen(t *testing.T) {
+	for value, want := range map[string]string{
+		"":       "the worked example, requests lie, burst, look around",
+		"all":    "the worked example, requests lie, burst, moving, look around",
+		"moving": `SCENARIOS is "moving", but must be all, or unset`,
+	} {
+		scenarios, err := chosen(value)
+		var names []string
+		for _, s := range scenarios {
+			names = append(names, s.name)
+		}
+		if err != nil {
+			names = append(names, err.Error())
+		}
+		check.Equal(t, value, want, strings.Join(names, ", "))
 	}
 }
 
-func TestShowWhy(t *testing.T) {
+func TestShow(t *testing.T) {
 	var b strings.Builder
-	showWhy(page{out: &b}, []finding{{"requests lie", requestsLieResult()}, {"the worked example", exampleResult()}})
-	check.Equal(t, "written", "\nSEE WHY: kubectl plimsoll explain example\n\nNode:  worker-1\n", b.String())
+	p := page{out: &b}
+	check.Equal(t, "wrong", nil, show(p, "the worked example", exampleResult()))
+	check.OK(t, verdict(p, 1, nil))
+	check.Equal(t, "written", "\nTHE WORKED EXAMPLE\n"+written(exampleResult())+
+		"\nSEE WHY: kubectl plimsoll explain example\n\nNode:  worker-1\n\nAll 1 scenarios ended as they must.\n", b.String())
 }
 
 func TestShow_NamesWhatIsWrong(t *testing.T) {
 	var b strings.Builder
+	p := page{out: &b}
 	first, second := exampleResult(), requestsLieResult()
 	first.landed = "worker-2"
 	second.stock.pods = map[string]int{"busy-01": 20}
 	second.plimsoll.pods["quiet-10"] = 7
-	err := show(page{out: &b}, []finding{{"the worked example", first}, {"requests lie", second}})
-	if !errors.Is(err, errWrong) {
-		t.Errorf("show() = %v, want %v", err, errWrong)
+	wrong := append(show(p, "the worked example", first), show(p, "requests lie", second)...)
+	if err := verdict(p, 2, wrong); !errors.Is(err, errWrong) {
+		t.Errorf("verdict() = %v, want %v", err, errWrong)
 	}
 	want := `
 WRONG the worked example: the pod is on worker-2, must be on worker-1
@@ -269,7 +285,7 @@ WRONG requests lie: plimsoll placed 39 of 40 pods on its nodes; ` +
 		`default-scheduler put 20 pods on busy nodes, must be more than half of them because their requests are small
 `
 	if !strings.HasSuffix(b.String(), want) {
-		t.Errorf("the summary does not end with\n%s\nbut is\n%s", want, b.String())
+		t.Errorf("the output does not end with\n%s\nbut is\n%s", want, b.String())
 	}
 }
 

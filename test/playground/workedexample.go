@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
@@ -97,15 +96,6 @@ func (w workedExample) check() error {
 		return fmt.Errorf("kubectl plimsoll explain would choose %s, the scheduler chose %s", w.explained, w.landed)
 	}
 	return nil
-}
-
-func showWhy(page page, findings []finding) {
-	for _, f := range findings {
-		if example, ok := f.result.(workedExample); ok {
-			page.line("\n%s: kubectl plimsoll explain example\n\n%s", page.Paint(terminal.Bold, "SEE WHY"),
-				strings.TrimRight(example.why, "\n"))
-		}
-	}
 }
 
 // waitLoad waits until the nodes' utilizations over a window are measured within the tolerance. It then waits until the scheduler

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"gonum.org/v1/gonum/stat/distuv"
+	"gonum.org/v1/gonum/mathext"
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -219,9 +219,9 @@ const maxConcentration = 1e6
 // probability returns the probability of a load of at most x, in a beta distribution of this mean and deviation.
 func probability(x, mean, stdDev float64) float64 {
 	concentration := mean*(1-mean)/(stdDev*stdDev) - 1
-	beta := distuv.Beta{Alpha: mean * concentration, Beta: (1 - mean) * concentration}
+	alpha, beta := mean*concentration, (1-mean)*concentration
 	switch {
-	case stdDev == 0 || beta.Alpha == 0:
+	case stdDev == 0 || alpha == 0:
 		if mean <= x {
 			return 1
 		}
@@ -229,7 +229,7 @@ func probability(x, mean, stdDev float64) float64 {
 	case concentration > maxConcentration:
 		return math.Erfc((mean-x)/(math.Sqrt2*stdDev)) / 2
 	}
-	return clamp(beta.CDF(x))
+	return clamp(mathext.RegIncBeta(alpha, beta, clamp(x)))
 }
 
 func clamp(v float64) float64 { return min(max(v, 0), 1) }
