@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -101,7 +102,7 @@ func requestsLie() *contest {
 	return c
 }
 
-// burst has an idle node and nine at 20.3 to 35.3 %. Below the load line they have room for 111 of the pods. The last three
+// burst has an idle node and nine at 20.3 to 35.3 %. Below the target they have room for 111 of the pods. The last three
 // quarters of a pod's share stay free on each of the nine. So no small error makes room for one more pod.
 func burst() *contest {
 	c := &contest{
@@ -120,7 +121,7 @@ func burst() *contest {
 	return c
 }
 
-// limit is the utilization above which a node is beyond the load line for certain. One pod's share is allowed. By that much the
+// limit is the utilization above which a node is above the target for certain. One pod's share is allowed. By that much the
 // measurement may be off when the scheduler places a node's last pod.
 func (c *contest) limit() float64 { return target + c.share }
 
@@ -128,7 +129,7 @@ func (c *contest) above(pl placement) []string {
 	return pl.nodes(func(node string) bool { return pl.measured[node] > c.limit() })
 }
 
-// withRoom returns the nodes that would stay at or below the line with one more pod.
+// withRoom returns the nodes that would stay at or below the target with one more pod.
 func (c *contest) withRoom(pl placement) []string {
 	return pl.nodes(func(node string) bool { return pl.measured[node]+c.share <= target })
 }
@@ -195,14 +196,14 @@ func (r contestResult) write(page page) {
 	)
 	page.line("%d pods at once for each profile; each requests 100m and uses %s of 8 cores.", r.pods, r.cpu)
 	page.line("%s", r.about)
-	page.line("A bar is a node's CPU %.0f to %.0f s after all pods were bound, | the load line at %.0f %%, +n its pods.",
+	page.line("A bar is a node's CPU %.0f to %.0f s after all pods were bound, ◎ the target at %.0f %%, +n its pods.",
 		(measuredEnd - measuredOver).Seconds(), measuredEnd.Seconds(), 100*target)
-	page.line("A measurement may be off by one pod's share: a node is beyond the line only above %s.", percent(r.limit()))
+	page.line("A measurement may be off by one pod's share: a node is above the target only above %s.", percent(r.limit()))
 	page.line(heading, "", side, r.plimsoll.profile, side, r.stock.profile)
 	for _, n := range r.nodes {
 		a, b := r.plimsoll.measured[n.name], r.stock.measured[n.name]
-		page.line(row, n.name, page.bar(a, target), 100*a, plus(r.plimsoll.pods[n.name]),
-			page.bar(b, target), 100*b, plus(r.stock.pods[n.name]))
+		page.line(row, n.name, page.bar(bar.Bar{Measured: a, Target: target}), 100*a, plus(r.plimsoll.pods[n.name]),
+			page.bar(bar.Bar{Measured: b, Target: target}), 100*b, plus(r.stock.pods[n.name]))
 	}
 	for _, f := range append([]fact{{"hottest", placement.hottestNode}}, r.facts...) {
 		page.line(heading, f.name, side, f.value(r.plimsoll), side, f.value(r.stock))
@@ -220,7 +221,7 @@ func (r contestResult) check() error {
 	}
 	filled := slices.DeleteFunc(r.above(r.plimsoll), func(node string) bool { return r.plimsoll.pods[node] == 0 })
 	if free := r.withRoom(r.plimsoll); len(filled) > 0 && len(free) > 0 {
-		errs = append(errs, fmt.Errorf("%s filled %s above %s, which is one pod's share above the load line, while there is room on %s",
+		errs = append(errs, fmt.Errorf("%s filled %s above %s, which is one pod's share above the target, while there is room on %s",
 			r.plimsoll.profile, strings.Join(filled, ", "), percent(r.limit()), strings.Join(free, ", ")))
 	}
 	return errors.Join(append(errs, r.contest.check(r.plimsoll, r.stock))...)

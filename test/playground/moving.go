@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -151,7 +152,7 @@ func (r moving) write(page page) {
 	}{{"before", r.before}, {"hot", r.hot}, {"after the move", r.after}} {
 		page.line("%s", step.name)
 		for _, node := range slices.Sorted(maps.Keys(step.measured)) {
-			page.line("  %-8s %5.1f %%  %s", node, 100*step.measured[node], page.bar(step.measured[node], movingLine))
+			page.line("  %-8s %5.1f %%  %s", node, 100*step.measured[node], page.bar(bar.Bar{Measured: step.measured[node], Line: movingLine}))
 		}
 	}
 	for i := range r.moves {

@@ -118,9 +118,10 @@ type page struct {
 // barCells is the width of a bar. The whole width is the capacity of a node.
 const barCells = 30
 
-// bar draws a utilization as a bar and marks the load line with |.
-func (p page) bar(utilization, line float64) string {
-	return bar.Bar{Cells: barCells, Measured: utilization, Line: line, HasLine: true, Colored: p.Color}.String()
+// bar draws a bar of barCells.
+func (p page) bar(b bar.Bar) string {
+	b.Cells, b.Colored = barCells, p.Color
+	return b.String()
 }
 
 func (p page) line(format string, args ...any) {

@@ -20,12 +20,12 @@ func exampleResult() workedExample {
 }
 
 func TestWorkedExample(t *testing.T) {
-	want := `Three 8-core workers, the load line | at 40 %, and a pod that uses next to nothing: it must go to
+	want := `Three 8-core workers, the target ◎ at 40 %, and a pod that uses next to nothing: it must go to
 the node with the highest score. A measurement may be off by 1.25 %, the share of one pod of 100m.
   node        measured   score
-  worker-1      25.0 %    77.5  ████████····|·················  <- the pod
-  worker-2      50.0 %    33.3  ████████████|██···············
-  worker-3      10.0 %    55.0  ███·········|·················
+  worker-1      25.0 %    77.5  ████████····◎·················  <- the pod
+  worker-2      50.0 %    33.3  ████████████◎██···············
+  worker-3      10.0 %    55.0  ███·········◎·················
 `
 	wrong := testResult(t, exampleResult, want)
 	wrong("a pod on another node is wrong", func(r *workedExample) { r.landed = "worker-3" }, "the pod is on worker-3, must be on worker-1")
@@ -70,39 +70,39 @@ func requestsLieResult() contestResult {
 func TestRequestsLie(t *testing.T) {
 	want := `40 pods at once for each profile; each requests 100m and uses 200m of 8 cores.
 Requests are small on busy-* nodes, and large on quiet-* nodes.
-A bar is a node's CPU 30 to 60 s after all pods were bound, | the load line at 40 %, +n its pods.
-A measurement may be off by one pod's share: a node is beyond the line only above 42.5 %.
+A bar is a node's CPU 30 to 60 s after all pods were bound, ◎ the target at 40 %, +n its pods.
+A measurement may be off by one pod's share: a node is above the target only above 42.5 %.
           plimsoll                                     default-scheduler
-quiet-01  █···········|·················   4.0 %       █···········|·················   4.0 %
-quiet-02  ██··········|·················   5.0 %       ██··········|·················   5.0 %
-quiet-03  ██··········|·················   6.0 %       ██··········|·················   6.0 %
-quiet-04  ██··········|·················   7.0 %       ██··········|·················   7.0 %
-quiet-05  ██··········|·················   8.0 %       ██··········|·················   8.0 %
-quiet-06  █████████···|·················  29.0 %  +8   ███·········|·················   9.0 %
-quiet-07  █████████···|·················  30.0 %  +8   ███·········|·················  10.0 %
-quiet-08  █████████···|·················  31.0 %  +8   ███·········|·················  11.0 %
-quiet-09  ██████████··|·················  32.0 %  +8   ████········|·················  12.0 %
-quiet-10  ██████████··|·················  33.0 %  +8   ████········|·················  13.0 %
-busy-01   ████████████|███████████······  81.0 %       ████████████|██████████████···  91.0 %  +4
-busy-02   ████████████|████████████·····  82.0 %       ████████████|███████████████··  92.0 %  +4
-busy-03   ████████████|████████████·····  83.0 %       ████████████|███████████████··  93.0 %  +4
-busy-04   ████████████|████████████·····  84.0 %       ████████████|███████████████··  94.0 %  +4
-busy-05   ████████████|█████████████····  85.0 %       ████████████|████████████████·  95.0 %  +4
-busy-06   ████████████|█████████████····  86.0 %       ████████████|████████████████·  96.0 %  +4
-busy-07   ████████████|█████████████····  87.0 %       ████████████|████████████████·  97.0 %  +4
-busy-08   ████████████|█████████████····  88.0 %       ████████████|████████████████·  98.0 %  +4
-busy-09   ████████████|██████████████···  89.0 %       ████████████|█████████████████  99.0 %  +4
-busy-10   ████████████|██████████████···  90.0 %       ████████████|█████████████████ 100.0 %  +4
+quiet-01  █···········◎·················   4.0 %       █···········◎·················   4.0 %
+quiet-02  ██··········◎·················   5.0 %       ██··········◎·················   5.0 %
+quiet-03  ██··········◎·················   6.0 %       ██··········◎·················   6.0 %
+quiet-04  ██··········◎·················   7.0 %       ██··········◎·················   7.0 %
+quiet-05  ██··········◎·················   8.0 %       ██··········◎·················   8.0 %
+quiet-06  █████████···◎·················  29.0 %  +8   ███·········◎·················   9.0 %
+quiet-07  █████████···◎·················  30.0 %  +8   ███·········◎·················  10.0 %
+quiet-08  █████████···◎·················  31.0 %  +8   ███·········◎·················  11.0 %
+quiet-09  ██████████··◎·················  32.0 %  +8   ████········◎·················  12.0 %
+quiet-10  ██████████··◎·················  33.0 %  +8   ████········◎·················  13.0 %
+busy-01   ████████████◎███████████······  81.0 %       ████████████◎██████████████···  91.0 %  +4
+busy-02   ████████████◎████████████·····  82.0 %       ████████████◎███████████████··  92.0 %  +4
+busy-03   ████████████◎████████████·····  83.0 %       ████████████◎███████████████··  93.0 %  +4
+busy-04   ████████████◎████████████·····  84.0 %       ████████████◎███████████████··  94.0 %  +4
+busy-05   ████████████◎█████████████····  85.0 %       ████████████◎████████████████·  95.0 %  +4
+busy-06   ████████████◎█████████████····  86.0 %       ████████████◎████████████████·  96.0 %  +4
+busy-07   ████████████◎█████████████····  87.0 %       ████████████◎████████████████·  97.0 %  +4
+busy-08   ████████████◎█████████████····  88.0 %       ████████████◎████████████████·  98.0 %  +4
+busy-09   ████████████◎██████████████···  89.0 %       ████████████◎█████████████████  99.0 %  +4
+busy-10   ████████████◎██████████████···  90.0 %       ████████████◎█████████████████ 100.0 %  +4
 hottest   busy-10 at 90.0 %                            busy-10 at 100.0 %
 on busy   0 of 40 pods                                 40 of 40 pods
 `
 	wrong := testResult(t, requestsLieResult, want)
-	wrong("one pod's share above the load line is allowed", func(r *contestResult) { r.plimsoll.measured["quiet-07"] = 0.424 }, "<nil>")
-	wrong("more above the load line is wrong", func(r *contestResult) { r.plimsoll.measured["quiet-07"] = 0.426 },
-		"plimsoll filled quiet-07 above 42.5 %, which is one pod's share above the load line, while there is room on "+
+	wrong("one pod's share above the target is allowed", func(r *contestResult) { r.plimsoll.measured["quiet-07"] = 0.424 }, "<nil>")
+	wrong("more above the target is wrong", func(r *contestResult) { r.plimsoll.measured["quiet-07"] = 0.426 },
+		"plimsoll filled quiet-07 above 42.5 %, which is one pod's share above the target, while there is room on "+
 			"quiet-01, quiet-02, quiet-03, quiet-04, quiet-05, quiet-06, quiet-08, quiet-09, quiet-10")
 	wrong("a pod on a busy node is wrong", func(r *contestResult) { r.plimsoll.pods["busy-03"], r.plimsoll.pods["quiet-06"] = 1, 7 },
-		"plimsoll filled busy-03 above 42.5 %, which is one pod's share above the load line, while there is room on "+
+		"plimsoll filled busy-03 above 42.5 %, which is one pod's share above the target, while there is room on "+
 			"quiet-01, quiet-02, quiet-03, quiet-04, quiet-05, quiet-06, quiet-07, quiet-08, quiet-09, quiet-10")
 	wrong("half of the stock profile's pods on quiet nodes is wrong",
 		func(r *contestResult) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
@@ -133,19 +133,19 @@ func TestBurst(t *testing.T) {
 	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
 	want := `100 pods at once for each profile; each requests 100m and uses 100m of 8 cores.
 One node is idle, nine request 2 cores and use 1.63 to 2.83.
-A bar is a node's CPU 30 to 60 s after all pods were bound, | the load line at 40 %, +n its pods.
-A measurement may be off by one pod's share: a node is beyond the line only above 41.25 %.
+A bar is a node's CPU 30 to 60 s after all pods were bound, ◎ the target at 40 %, +n its pods.
+A measurement may be off by one pod's share: a node is above the target only above 41.25 %.
           plimsoll-1m                                  default-scheduler
-idle      ████████····|·················  26.2 % +21   ███████████·|·················  35.0 % +28
-loaded-1  ████████████|·················  39.1 % +15   █████████···|·················  30.3 %  +8
-loaded-2  ████████████|·················  39.1 % +13   ██████████··|·················  32.8 %  +8
-loaded-3  ████████████|·················  39.1 % +12   ██████████··|·················  34.1 %  +8
-loaded-4  ████████████|·················  39.1 % +10   ███████████·|·················  36.6 %  +8
-loaded-5  ████████████|·················  39.1 %  +9   ███████████·|·················  37.8 %  +8
-loaded-6  ████████████|·················  39.1 %  +7   ████████████|·················  40.3 %  +8
-loaded-7  ████████████|·················  39.1 %  +6   ████████████|·················  41.6 %  +8
-loaded-8  ████████████|·················  39.1 %  +4   ████████████|·················  44.1 %  +8
-loaded-9  ████████████|·················  39.1 %  +3   ████████████|█················  45.3 %  +8
+idle      ████████····◎·················  26.2 % +21   ███████████·◎·················  35.0 % +28
+loaded-1  ████████████◎·················  39.1 % +15   █████████···◎·················  30.3 %  +8
+loaded-2  ████████████◎·················  39.1 % +13   ██████████··◎·················  32.8 %  +8
+loaded-3  ████████████◎·················  39.1 % +12   ██████████··◎·················  34.1 %  +8
+loaded-4  ████████████◎·················  39.1 % +10   ███████████·◎·················  36.6 %  +8
+loaded-5  ████████████◎·················  39.1 %  +9   ███████████·◎·················  37.8 %  +8
+loaded-6  ████████████◎·················  39.1 %  +7   ████████████◎·················  40.3 %  +8
+loaded-7  ████████████◎·················  39.1 %  +6   ████████████◎·················  41.6 %  +8
+loaded-8  ████████████◎·················  39.1 %  +4   ████████████◎·················  44.1 %  +8
+loaded-9  ████████████◎·················  39.1 %  +3   ████████████◎█················  45.3 %  +8
 hottest   loaded-7 at 39.1 %                           loaded-9 at 45.3 %
 > 41.25 % 0 nodes                                      3 nodes
 with room 1 node                                       6 nodes
@@ -154,17 +154,17 @@ with room 1 node                                       6 nodes
 	// 39.06 + 1.25 = 40.31 % is below 40 + 1.25 = 41.25 %; 39.06 + 2 · 1.25 = 41.56 % is not.
 	wrong("one pod too many on a node is allowed", func(r *contestResult) { r.plimsoll.measured["loaded-2"] += r.share }, "<nil>")
 	wrong("two pods too many on a node are wrong", func(r *contestResult) { r.plimsoll.measured["loaded-2"] += 2 * r.share },
-		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle")
+		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the target, while there is room on idle")
 	wrong("two pods too many are wrong even if there is room for just one elsewhere",
 		func(r *contestResult) {
 			r.plimsoll.measured["loaded-2"] += 2 * r.share
 			r.plimsoll.measured["idle"] = target - r.share
 		},
-		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle")
+		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the target, while there is room on idle")
 	wrong("the placement of the stock profile is wrong", func(r *contestResult) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
-		"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the load line, "+
+		"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the target, "+
 			"while there is room on idle, loaded-1, loaded-2, loaded-3, loaded-4, loaded-5")
-	wrong("a node above the line while no other has room is allowed",
+	wrong("a node above the target while no other has room is allowed",
 		func(r *contestResult) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 }, "<nil>")
 	wrong("a pod on a node of the other profile is wrong", func(r *contestResult) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m placed 99 of 100 pods on its nodes")
 }

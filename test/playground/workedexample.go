@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -63,7 +64,7 @@ func runWorkedExample(ctx context.Context, p *playground) result {
 }
 
 func (w workedExample) write(page page) {
-	page.line("Three 8-core workers, the load line | at %.0f %%, and a pod that uses next to nothing: it must go to", 100*target)
+	page.line("Three 8-core workers, the target ◎ at %.0f %%, and a pod that uses next to nothing: it must go to", 100*target)
 	page.line("the node with the highest score. A measurement may be off by %s, the share of one pod of 100m.",
 		percent(measuringError))
 	page.line("  %-10s %9s %7s", "node", "measured", "score")
@@ -73,7 +74,7 @@ func (w workedExample) write(page page) {
 			landed = "  <- the pod"
 		}
 		page.line("  %-10s %7.1f %% %7.1f  %s%s",
-			n.name, 100*w.measured[n.name], w.score(n), page.bar(w.measured[n.name], target), landed)
+			n.name, 100*w.measured[n.name], w.score(n), page.bar(bar.Bar{Measured: w.measured[n.name], Target: target}), landed)
 	}
 }
 

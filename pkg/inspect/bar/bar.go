@@ -15,21 +15,24 @@ type Bar struct {
 	Cells int
 	// Measured is drawn first, and Expected after it.
 	Measured, Expected float64
-	// Line is marked with |; none is if HasLine is false.
-	Line    float64
-	HasLine bool
-	Colored bool
+	// Line, or else Target, is marked: a line with |, a target with ◎. Neither is if 0.
+	Line, Target float64
+	Colored      bool
 }
 
 // String draws the bar: █ is measured, ▒ expected, · free.
 func (b Bar) String() string {
 	measured := b.cells(b.Measured)
 	filled := max(b.cells(b.Measured+b.Expected), measured)
-	if !b.HasLine {
+	at, mark := b.Line, "|"
+	if b.Line == 0 {
+		at, mark = b.Target, "◎"
+	}
+	if at == 0 {
 		return b.draw(0, b.Cells, measured, filled)
 	}
-	mark := min(b.cells(b.Line), b.Cells-1)
-	return b.draw(0, mark, measured, filled) + "|" + b.draw(mark+1, b.Cells, measured, filled)
+	cell := min(b.cells(at), b.Cells-1)
+	return b.draw(0, cell, measured, filled) + mark + b.draw(cell+1, b.Cells, measured, filled)
 }
 
 func (b Bar) cells(fraction float64) int {
@@ -42,12 +45,12 @@ func (b Bar) draw(from, to, measured, filled int) string {
 	return terminal.Style{Color: b.Colored}.Paint(b.Color(), solid) + strings.Repeat("·", to-from-until(filled))
 }
 
-// Color is green up to the line, yellow above it, and red if the node is hot.
+// Color is green up to the line, yellow above it, and red if the node is hot. A target changes no color.
 func (b Bar) Color() terminal.Color {
 	switch u := b.Measured + b.Expected; {
 	case u > load.Hot:
 		return terminal.Red
-	case b.HasLine && u > b.Line:
+	case b.Line > 0 && u > b.Line:
 		return terminal.Yellow
 	}
 	return terminal.Green

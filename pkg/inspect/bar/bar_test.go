@@ -9,7 +9,7 @@ import (
 func TestBar(t *testing.T) {
 	// A bar has 30 cells of 3.33 % each. The load line at 40 % is the cell after the twelfth.
 	line := func(measured, expected, line float64) Bar {
-		return Bar{Cells: 30, Measured: measured, Expected: expected, Line: line, HasLine: true}
+		return Bar{Cells: 30, Measured: measured, Expected: expected, Line: line}
 	}
 	for _, tt := range []struct {
 		name string
@@ -26,8 +26,9 @@ func TestBar(t *testing.T) {
 		{"a load above capacity", line(1.3, 0, 0.40), "████████████|█████████████████"},
 		{"a load below 0", line(-0.1, 0, 0.40), "············|·················"},
 		{"a line at the end", line(0.5, 0, 1), "███████████████··············|"},
-		{"a line at the start", line(0.5, 0, 0), "|██████████████···············"},
+		{"a line at the start", line(0.5, 0, 0.01), "|██████████████···············"},
 		{"no line", Bar{Cells: 10, Measured: 0.5}, "█████·····"},
+		{"a target", Bar{Cells: 10, Measured: 0.5, Target: 0.4}, "████◎·····"},
 		{"expected load is drawn after measured load", line(0.20, 0.10, 0.40), "██████▒▒▒···|·················"}, // 6 cells, then 9 in all
 		{"expected load on both sides of the line", line(0.20, 0.30, 0.40), "██████▒▒▒▒▒▒|▒▒···············"},
 		{"measured load fills the width", line(1, 0.5, 0.40), "████████████|█████████████████"},
@@ -42,7 +43,7 @@ func TestBar(t *testing.T) {
 func TestBar_Colored(t *testing.T) {
 	const green, yellow, red, reset = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[m"
 	colored := func(measured, expected float64) Bar {
-		return Bar{Cells: 30, Measured: measured, Expected: expected, Line: 0.40, HasLine: true, Colored: true}
+		return Bar{Cells: 30, Measured: measured, Expected: expected, Line: 0.40, Colored: true}
 	}
 	for _, tt := range []struct {
 		name string
@@ -52,6 +53,7 @@ func TestBar_Colored(t *testing.T) {
 		{"below the load line", colored(0.10, 0), green + "███" + reset + "·········|·················"},
 		{"above the load line", colored(0.50, 0), yellow + "████████████" + reset + "|" + yellow + "██" + reset + "···············"},
 		{"above the load line by expected load", colored(0.20, 0.30), yellow + "██████▒▒▒▒▒▒" + reset + "|" + yellow + "▒▒" + reset + "···············"},
+		{"above the target", Bar{Cells: 10, Measured: 0.62, Target: 0.40, Colored: true}, green + "████" + reset + "◎" + green + "█" + reset + "····"},
 		{"hot", colored(0.90, 0), red + "████████████" + reset + "|" + red + "██████████████" + reset + "···"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func AddViewTo(flags *pflag.FlagSet, view *Options) {
 	flags.StringVar(&view.SchedulerName, "scheduler-name", "",
 		"schedulerName of the profile; by default the first with a plugin that reads load")
 	flags.StringVar(&view.Plugin, "plugin", "",
-		"plugin whose load to show; by default one that has a load line, or else one that reads load")
+		"plugin whose load to show; by default one that has a load line, or else a target, or reads load")
 }
 
 func (o *topOptions) nodesCommand() *cobra.Command {

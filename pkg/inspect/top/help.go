@@ -3,18 +3,18 @@ package top
 const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage, requests, and the load line. Usage
 is pending until the measurement covers it.
 
-The line is the threshold or target of the plugin, or the threshold of the node's own annotation. --plugin
-chooses another plugin.
+The line is the threshold of the plugin or of the node's own annotation. A plugin that scores may have a target in its
+place: the utilization that it prefers, and no limit. --plugin chooses another plugin.
 
   CPU(%), MEM(%)  measured load, in percent of capacity; in brackets if it has expired
   -PENDING        expected usage that is not measured yet, in percent of capacity
   -REQUESTED      in percent of allocatable
-  -EFFECTIVE      utilization that is compared with the line, where it exceeds measured and pending load
-  -LINE           in percent of capacity; * if the node's annotation sets it
+  -EFFECTIVE      utilization that is compared with the line or target, where it exceeds measured and pending load
+  -LINE, -TARGET  in percent of capacity; * if the node's annotation sets the line
   AGE             time since the end of the measurement's window
   STATE           Fresh, Expired or Absent, as cpu/memory if they differ. Requests replace load that is not Fresh.
 
-On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves
+On a terminal a bar shows measured (█) and expected (▒) load, the line (|) or the target (◎). A narrow terminal leaves
 out columns; -o json has all figures.
 
 --watch prints the table after each refresh of the load, at the plugin's refreshInterval. For a live view of all

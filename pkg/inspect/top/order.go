@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // Order is an order of nodes.
@@ -14,7 +16,7 @@ type Order string
 // The orders. All but ByName begin with the highest figure.
 const (
 	// ByLine begins with the node that is furthest above its load line, in percentage points of either resource. Nodes without a line
-	// are last.
+	// are last, by UtilizationPercent.
 	ByLine Order = "line"
 	ByName Order = "name"
 	// ByCPU and ByMemory are by UtilizationPercent.
@@ -52,11 +54,10 @@ func byName(a, b *Row) int { return strings.Compare(a.Name, b.Name) }
 
 // room is by how many percentage points the node is above its line.
 func room(n *Row) float64 {
+	const noLine = 1e6 // further below than any line
 	above := math.Inf(-1)
 	for _, r := range n.Resources() {
-		if r.LinePercent != nil {
-			above = max(above, r.UtilizationPercent-*r.LinePercent)
-		}
+		above = max(above, r.UtilizationPercent-ptr.Deref(r.LinePercent, noLine))
 	}
 	return above
 }

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -28,8 +30,8 @@ func (n *Nodes) Print(p *terminal.Printer, by Order, headers bool) {
 	cpu := func(n *Row) *Resource { return &n.CPU }
 	memory := func(n *Row) *Resource { return &n.Memory }
 	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }, Elastic: true}}
-	columns = append(columns, resourceColumns("CPU", cpu, n.Nodes)...)
-	columns = append(columns, resourceColumns("MEM", memory, n.Nodes)...)
+	columns = append(columns, n.resourceColumns("CPU", cpu)...)
+	columns = append(columns, n.resourceColumns("MEM", memory)...)
 	columns = append(columns,
 		terminal.Column[*Row]{Header: "AGE", Text: ageText, Drop: 2},
 		terminal.Column[*Row]{Header: "STATE", Text: stateText, Color: func(n *Row) terminal.Color {
@@ -52,7 +54,7 @@ func (n *Nodes) Print(p *terminal.Printer, by Order, headers bool) {
 }
 
 // resourceColumns returns the columns of one resource. All headers begin with short, so that each is unique.
-func resourceColumns(short string, of func(*Row) *Resource, nodes []*Row) []terminal.Column[*Row] {
+func (n *Nodes) resourceColumns(short string, of func(*Row) *Resource) []terminal.Column[*Row] {
 	columns := []terminal.Column[*Row]{
 		{Header: short + "(%)", Text: func(n *Row) string { return of(n).measuredText() }, Color: func(n *Row) terminal.Color {
 			if c := of(n).bar().Color(); c != terminal.Green {
@@ -66,14 +68,25 @@ func resourceColumns(short string, of func(*Row) *Resource, nodes []*Row) []term
 			Text: func(n *Row) string { return percentText(of(n).RequestedPercent) }, Drop: 1,
 		},
 	}
-	if slices.ContainsFunc(nodes, func(n *Row) bool { return of(n).hasMargin() }) {
+	if slices.ContainsFunc(n.Nodes, func(n *Row) bool { return of(n).hasMargin() }) {
 		columns = append(columns, terminal.Column[*Row]{
 			Header: short + "-EFFECTIVE", Short: short + "-EFF",
 			Text: func(n *Row) string { return percentText(of(n).UtilizationPercent) },
 		})
 	}
-	return append(columns, terminal.Column[*Row]{Header: short + "-LINE", Text: func(n *Row) string { return of(n).lineText() }})
+	header := "-LINE"
+	if n.any((*Resource).hasTarget) {
+		header = "-TARGET"
+	}
+	return append(columns, terminal.Column[*Row]{Header: short + header, Text: func(n *Row) string { return of(n).lineText() }})
 }
+
+// any reports whether a resource of a node is so.
+func (n *Nodes) any(is func(*Resource) bool) bool {
+	return slices.ContainsFunc(n.Nodes, func(n *Row) bool { return is(&n.CPU) || is(&n.Memory) })
+}
+
+func (r *Resource) hasTarget() bool { return r.TargetPercent != nil }
 
 func (r *Resource) isFresh() bool { return r.State == load.Fresh.String() }
 
@@ -103,12 +116,13 @@ func (r *Resource) pendingText() string {
 	return percentText(r.PendingPercent)
 }
 
-// lineText has an asterisk if the line is from the node's annotation.
+// lineText is the line, or else the target. A line from the node's annotation has an asterisk.
 func (r *Resource) lineText() string {
-	if r.LinePercent == nil {
+	percent := cmp.Or(r.LinePercent, r.TargetPercent)
+	if percent == nil {
 		return "-"
 	}
-	text := strconv.FormatFloat(*r.LinePercent, 'f', -1, 64)
+	text := strconv.FormatFloat(*percent, 'f', -1, 64)
 	if r.LineAnnotated {
 		text += "*"
 	}
@@ -143,31 +157,34 @@ func (r *Resource) bar() bar.Bar {
 		b.Measured = *r.MeasuredPercent / 100
 		b.Expected -= b.Measured
 	}
-	if b.HasLine = r.LinePercent != nil; b.HasLine {
-		b.Line = *r.LinePercent / 100
-	}
+	b.Line, b.Target = ptr.Deref(r.LinePercent, 0)/100, ptr.Deref(r.TargetPercent, 0)/100
 	return b
 }
 
 // Notes explain the table of nodes, a line each.
 func (n *Nodes) Notes() (lines []string) {
-	anyResource := func(is func(*Resource) bool) bool {
-		return slices.ContainsFunc(n.Nodes, func(n *Row) bool { return is(&n.CPU) || is(&n.Memory) })
-	}
-	if len(n.Nodes) > 0 && !anyResource(func(r *Resource) bool { return r.LinePercent != nil }) {
+	target := n.any((*Resource).hasTarget)
+	switch {
+	case target:
+		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has a target, which it prefers nodes to be near, and no load line.")
+	case len(n.Nodes) > 0 && !n.any(func(r *Resource) bool { return r.LinePercent != nil }):
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
 	}
 	for _, r := range n.Unknown {
 		lines = append(lines, "No node has fresh "+r+" load: "+n.Plugin+" ignores it or uses requests.")
 	}
-	if anyResource(func(r *Resource) bool { return r.LineAnnotated }) {
+	if n.any(func(r *Resource) bool { return r.LineAnnotated }) {
 		lines = append(lines, "* The line is from the node's annotation plimsoll.io/thresholds.")
 	}
-	if anyResource(func(r *Resource) bool { return r.State == load.Expired.String() }) {
+	if n.any(func(r *Resource) bool { return r.State == load.Expired.String() }) {
 		lines = append(lines, "() The measurement has expired: requests count instead.")
 	}
-	if anyResource((*Resource).hasMargin) {
-		lines = append(lines, "EFFECTIVE is compared with the line: it includes deviations or a predicted peak.")
+	if n.any((*Resource).hasMargin) {
+		with := "line"
+		if target {
+			with = "target"
+		}
+		lines = append(lines, "EFFECTIVE is compared with the "+with+": it includes deviations or a predicted peak.")
 	}
 	lines = append(lines, n.problems("an unused annotation", func(row *Row) string { return row.AnnotationProblem })...)
 	lines = append(lines, n.problems("contested load", func(row *Row) string {

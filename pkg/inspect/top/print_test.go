@@ -91,6 +91,31 @@ worker-3  -       -         -       -         Absent
 	}
 }
 
+// Nodes below, at and above the target of 40 %: it is marked after cell 4 of 10, and changes no color. They have no line.
+func TestNodes_PrintTarget(t *testing.T) {
+	nodes := &Nodes{View: View{SchedulerName: "plimsoll", Plugin: "TargetLoadPacking"}}
+	for i, measured := range []float64{62, 45, 38} {
+		of := resourceWith(measured, 0, 50, 0)
+		of.TargetPercent = new(40.0)
+		nodes.Nodes = append(nodes.Nodes, &Row{Name: fmt.Sprint("worker-", i), CPU: of, Memory: resourceWith(30, 0, 50, 0)})
+	}
+	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 110}}
+	nodes.Print(p, ByLine, true)
+	const green, reset = "\x1b[32m", "\x1b[m"
+	want := []string{
+		"NAME      CPU(%)  CPU-PEND  CPU-REQ  CPU-TARGET  MEM(%)  MEM-PEND  MEM-REQ  MEM-TARGET  AGE  STATE  CPU",
+		"worker-0  62.0    0.0       50.0     40          30.0    0.0       50.0     -           12s  Fresh  " + green + "████" + reset + "◎" + green + "█" + reset,
+	}
+	for i, line := range want {
+		if got := strings.Split(p.String(), "\n")[i]; !strings.HasPrefix(got, line) {
+			t.Errorf("line %d is %q, want %q", i, got, line)
+		}
+	}
+	check.Lacks(t, p.String(), "\x1b[33m", "\x1b[31m") // yellow, red
+	check.Equal(t, "Notes", []string{"TargetLoadPacking of profile plimsoll has a target, which it prefers nodes to be near, and no load line."},
+		nodes.Notes())
+}
+
 func TestNodes_PrintsBars(t *testing.T) {
 	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 145}}
 	threeNodes().Print(p, ByLine, false)

@@ -32,7 +32,7 @@ import (
 type Options struct {
 	// SchedulerName is the name of the profile. Empty is the first profile with a plugin that reads load.
 	SchedulerName string
-	// Plugin is the name of a plugin of the profile. Empty is the first that reads load, by rank of its load line.
+	// Plugin is the name of a plugin of the profile. Empty is the first that reads load, by rank of its load line or target.
 	Plugin string
 	// Origins reads which pods were moved.
 	Origins cluster.ReadOrigins
@@ -84,7 +84,7 @@ func (r *Reader) RefreshInterval() time.Duration {
 // View says which plugin the figures are of, and when they were taken.
 type View struct {
 	SchedulerName string `json:"profile"`
-	// Plugin is the plugin whose measured and pending load and whose load line are shown.
+	// Plugin is the plugin whose measured and pending load, and whose load line or target, are shown.
 	Plugin string    `json:"plugin"`
 	Time   time.Time `json:"time"`
 	// Unknown are the resources without load on any node. The plugin ignores their load.
@@ -140,13 +140,15 @@ type Resource struct {
 	PendingPercent float64 `json:"pendingPercent"`
 	// RequestedPercent is what the pods request, of the allocatable.
 	RequestedPercent float64 `json:"requestedPercent"`
-	// UtilizationPercent is compared with the line: measured and pending load, and possibly a deviation or a predicted peak. It is of
-	// the allocatable unless State is Fresh.
+	// UtilizationPercent is compared with the line or target: measured and pending load, and possibly a deviation or a predicted peak.
+	// It is of the allocatable unless State is Fresh.
 	UtilizationPercent float64 `json:"utilizationPercent"`
 	// LinePercent is the load line; nil where there is none.
 	LinePercent *float64 `json:"linePercent,omitempty"`
 	// LineAnnotated reports whether the node's own annotation sets the line.
 	LineAnnotated bool `json:"lineAnnotated,omitempty"`
+	// TargetPercent is the utilization that the plugin prefers; nil where it has none. It is no limit.
+	TargetPercent *float64 `json:"targetPercent,omitempty"`
 	// AboveLine reports whether the plugin takes the node to be above the line.
 	AboveLine bool `json:"aboveLine"`
 	// AllocatablePercent is the allocatable, of the capacity.
@@ -287,6 +289,9 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 		of.AllocatablePercent = percent(allocatable, of.Capacity.AsApproximateFloat64())
 		if line.Percent[r] > 0 {
 			of.LinePercent = new(line.Percent[r])
+		}
+		if line.TargetPercent[r] > 0 {
+			of.TargetPercent = new(line.TargetPercent[r])
 		}
 	}
 	return n

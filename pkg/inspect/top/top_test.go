@@ -247,6 +247,20 @@ func TestNodes_UnknownLoad(t *testing.T) {
 	}
 }
 
+// Nodes near the target of a score have no line to be above.
+func TestNodes_Target(t *testing.T) {
+	l := loads{}
+	for name, cpu := range map[string]float64{"a": 0.38, "b": 0.45, "c": 0.62} {
+		l[name] = load.NodeLoad{load.CPU: measurement(cpu, 0)}
+	}
+	r := check.Value(newReader(t, byThreshold, l, Options{SchedulerName: "packing"}, node("a"), node("b"), node("c")))(t)
+	for _, n := range nodesOf(t, r, Selection{}).Nodes {
+		if n.CPU.LinePercent != nil || n.CPU.AboveLine || *n.CPU.TargetPercent != 40 || n.Memory.TargetPercent != nil {
+			t.Errorf("%s: %+v, want a target of 40 for cpu, and no line", n.Name, n.CPU)
+		}
+	}
+}
+
 func TestNew(t *testing.T) {
 	for _, tc := range []struct {
 		o           Options
@@ -341,13 +355,14 @@ func TestSort(t *testing.T) {
 	nodes := []*Row{
 		{Name: "a", CPU: Resource{UtilizationPercent: 70, LinePercent: new(80.0)}, Memory: Resource{UtilizationPercent: 10}},
 		{Name: "b", CPU: Resource{UtilizationPercent: 50, LinePercent: new(55.0)}, Memory: Resource{UtilizationPercent: 20}},
-		{Name: "c", CPU: Resource{UtilizationPercent: 90}}, // without a line
+		{Name: "c", CPU: Resource{UtilizationPercent: 90, TargetPercent: new(40.0)}}, // without a line
+		{Name: "e", CPU: Resource{UtilizationPercent: 95}},
 		{Name: "d", CPU: Resource{UtilizationPercent: 10, LinePercent: new(80.0)}, Memory: Resource{UtilizationPercent: 81, LinePercent: new(80.0)}},
 	}
 	for order, want := range map[Order]string{
-		ByName: "a b c d", ByCPU: "c a b d", ByMemory: "d b a c",
+		ByName: "a b c d e", ByCPU: "e c a b d", ByMemory: "d b a c e",
 		// d is 1 point above, b 5 and a 10 points below.
-		ByLine: "d b a c",
+		ByLine: "d b a e c",
 	} {
 		Sort(nodes, order, false)
 		check.Equal(t, fmt.Sprintf("by %s", order), want, namesOf(nodes))

@@ -180,7 +180,7 @@ The result is what the scheduler would do if all of this happened now, at once:
     by one profile: those of -f, evicted, waiting and preempted.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 
-CPU-LINE and MEM-LINE are the load line or target of the profile that places the pods.
+CPU-LINE and MEM-LINE are the load line of the profile that places the pods, CPU-TARGET and MEM-TARGET its target.
 
 Exit codes: 0 all pods fit, 1 some do not or are lost, 2 unknown. Evicted pods without a
 controller are lost.`

@@ -18,7 +18,7 @@ import (
 type Outcome struct {
 	// Configuration is the origin of the configuration.
 	Configuration string `json:"configuration"`
-	// Profile and LinePlugin name the plugin whose loads and lines are shown; both are empty if no plugin reads load.
+	// Profile and LinePlugin name the plugin whose loads and lines or targets are shown; both are empty if no plugin reads load.
 	Profile    string `json:"profile,omitempty"`
 	LinePlugin string `json:"linePlugin,omitempty"`
 	// LineQuantile is the quantile that is compared with the line, as a fraction; 0 for the mean.
@@ -76,6 +76,8 @@ type Load struct {
 	AfterPercent  *float64 `json:"afterPercent,omitempty"`
 	// LinePercent is absent if the node has no line.
 	LinePercent *float64 `json:"linePercent,omitempty"`
+	// TargetPercent is the utilization that the plugin prefers; absent if it has none. It is no limit.
+	TargetPercent *float64 `json:"targetPercent,omitempty"`
 	// ByRequests reports that the load is unknown, so that the percents are requests divided by allocatable.
 	ByRequests bool `json:"byRequests,omitempty"`
 	// Above reports whether it is above the line in the end.
@@ -221,6 +223,9 @@ func loadOf(before explain.LoadLine, existed bool, after explain.LoadLine, r loa
 	if line := after.Percent[r]; line > 0 {
 		l.LinePercent = &line
 	}
+	if target := after.TargetPercent[r]; target > 0 {
+		l.TargetPercent = &target
+	}
 	return l
 }
 
@@ -255,7 +260,16 @@ func (o *Outcome) title() string {
 	if o.LineQuantile > 0 {
 		statistic = fmt.Sprintf(" (quantile %g)", o.LineQuantile)
 	}
-	return fmt.Sprintf("%s; load%s and line as %s sees them in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
+	and := "line"
+	if o.hasTarget() {
+		and = "target"
+	}
+	return fmt.Sprintf("%s; load%s and %s as %s sees them in profile %s", o.Configuration, statistic, and, o.LinePlugin, o.Profile)
+}
+
+// hasTarget reports whether the plugin has a target, and no line.
+func (o *Outcome) hasTarget() bool {
+	return slices.ContainsFunc(o.Nodes, func(n ChangedNode) bool { return cmp.Or(n.CPU.TargetPercent, n.Memory.TargetPercent) != nil })
 }
 
 func (o *Outcome) summary() string {
@@ -269,7 +283,7 @@ func (o *Outcome) summary() string {
 			line += fmt.Sprintf(" (%d lost)", len(o.Lost))
 		}
 	}
-	if o.LinePlugin == "" {
+	if o.LinePlugin == "" || o.hasTarget() {
 		return line
 	}
 	crossing := 0
@@ -348,8 +362,9 @@ func loadColumns(short string, load func(*ChangedNode) *Load) []terminal.Column[
 		return lineColor(n)
 	}
 	line := column("-LINE", "%.0f%%", func(l *Load) *float64 { return l.LinePercent })
-	line.Drop = 1
-	return []terminal.Column[ChangedNode]{before, after, line}
+	target := column("-TARGET", "%.0f%%", func(l *Load) *float64 { return l.TargetPercent })
+	line.Drop, target.Drop = 1, 1
+	return []terminal.Column[ChangedNode]{before, after, line, target}
 }
 
 // lineColor is red for a node that crosses its line, and yellow for a node that was above it before.

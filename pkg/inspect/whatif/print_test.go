@@ -47,6 +47,24 @@ Note:
 	check.Equal(t, "the table", want, p.String())
 }
 
+// A target has its own column, and no node crosses it.
+func TestReport_Print_Target(t *testing.T) {
+	o := testOutcome("file x")
+	o.Nodes = []ChangedNode{{Name: "a", Placed: 3, CPU: Load{BeforePercent: new(38.0), AfterPercent: new(62.0), TargetPercent: new(40.0)}}}
+	p := &terminal.Printer{}
+	(&Report{Outcomes: []*Outcome{o}}).Print(p)
+	const want = `file x; load and target as LoadThreshold sees them in profile plimsoll
+
+3 of 5 pods placed, 1 of them because a limit was waived that left no node
+
+NODE  PODS  CPU-BEFORE  CPU-AFTER  CPU-TARGET  STATE
+a     +3    38.0%       62.0%      40%         -
+`
+	if !strings.HasPrefix(p.String(), want) {
+		t.Errorf("%s does not begin with %s", p.String(), want)
+	}
+}
+
 // Lost pods, evicted or preempted, are findings like pods without a node.
 func TestReport_HasFindings(t *testing.T) {
 	placed := Outcome{Pods: 2, Placed: 2}

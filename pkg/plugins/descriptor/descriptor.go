@@ -35,7 +35,7 @@ type Descriptor struct {
 	Replaces string
 	// Validate validates arguments that apis/config/validation leaves to the scheduler; nil for none.
 	Validate func(path *field.Path, args runtime.Object) error
-	// LineRank orders the plugins with a load line in a profile, from 1; 0 means no load line.
+	// LineRank orders the plugins with a load line or target in a profile, from 1; 0 means neither.
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool

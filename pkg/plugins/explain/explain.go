@@ -135,6 +135,8 @@ type LoadLine struct {
 	Utilization [load.ResourceCount]float64
 	// Percent is the line; 0 where none holds.
 	Percent [load.ResourceCount]float64
+	// TargetPercent is the utilization that a score prefers, and no limit; 0 where none is set. A node above it is not Above.
+	TargetPercent [load.ResourceCount]float64
 	// Annotated reports whether the node's annotation sets the line. The line has no effect while no load is known.
 	Annotated [load.ResourceCount]bool
 	// Annotation is the name of the annotation by which a node sets its line.

@@ -99,15 +99,14 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 	return &terms
 }
 
-// LoadLine implements explain.LoadReader. The utilization in the LoadLine is the predicted peak. Only strategy Pack has a line: the
-// target.
+// LoadLine implements explain.LoadReader. The utilization in the LoadLine is the predicted peak. There is no line, and a target for
+// strategy Pack alone.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
 	for r, p := range pl.peaks.View(state).For(estimate.Stranger()).Node(node, &learned.Usages{}, pl.deviations) {
 		l.Utilization[r] = p.Peak()
 		if pl.strategy == config.StrategyPack {
-			l.Percent[r] = pl.targetPercent
-			l.Above[r] = 100*l.Utilization[r] > pl.targetPercent
+			l.TargetPercent[r] = pl.targetPercent
 		}
 	}
 	return l

@@ -431,17 +431,10 @@ func TestLoadLine(t *testing.T) {
 	node := nodeOf(covered(pod("a-0", "a", "2", "")))
 	// (0.25 · 8,000 + 1.64 · 200) / 8,000
 	const peak = 0.291
-	for args, want := range map[string]struct {
-		percent float64
-		above   bool
-	}{
-		"strategy: Spread":           {0, false},
-		"strategy: Pack\ntarget: 30": {30, false},
-		"strategy: Pack\ntarget: 29": {29, true},
-	} {
+	for args, want := range map[string]float64{"strategy: Spread": 0, "strategy: Pack\ntarget: 30": 30, "strategy: Pack\ntarget: 29": 29} {
 		l := newPlugin(t, loads, args+"\n"+noMemory).LoadLine(framework.NewCycleState(), node)
-		if math.Abs(l.Utilization[load.CPU]-peak) > 1e-6 || l.Percent[load.CPU] != want.percent || l.Above[load.CPU] != want.above {
-			t.Errorf("%s: load line %+v, want a peak of %v and %+v", args, l, peak, want)
+		if math.Abs(l.Utilization[load.CPU]-peak) > 1e-6 || l.TargetPercent[load.CPU] != want || l.Percent[load.CPU] != 0 || l.Above[load.CPU] {
+			t.Errorf("%s: load line %+v, want a peak of %v, a target of %v and no line", args, l, peak, want)
 		}
 	}
 }

@@ -96,11 +96,10 @@ func (pl *TargetLoadPacking) Explain(_ context.Context, state fwk.CycleState, po
 	return pl.terms(pl.PreScoreState(state, pod), node)
 }
 
-// LoadLine implements explain.LoadReader. The line is the target; there is none for memory.
+// LoadLine implements explain.LoadReader. There is no line, and a target for CPU alone.
 func (pl *TargetLoadPacking) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	l.Percent[load.CPU] = pl.targetPercent
-	l.Above[load.CPU] = 100*l.Utilization[load.CPU] > pl.targetPercent
+	l.TargetPercent[load.CPU] = pl.targetPercent
 	return l
 }
 

@@ -116,11 +116,12 @@ func TestLoadLine(t *testing.T) {
 		"above": {load.CPU: plugintest.Measurement(0.41, 0), load.Memory: plugintest.Measurement(0.90, 0)},
 	}
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", ""), loads).(*TargetLoadPacking)
-	for name, above := range map[string]bool{"below": false, "above": true} {
+	for name := range loads {
 		l := pl.LoadLine(framework.NewCycleState(), plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi")))
-		// The default target is 40. Memory has none.
-		if l.Percent != [load.ResourceCount]float64{load.CPU: 40} || l.Above != [load.ResourceCount]bool{load.CPU: above} {
-			t.Errorf("%s: load line %+v, want 40 percent of cpu, above it: %v", name, l, above)
+		// The default target is 40. Memory has none, and no node is above a line.
+		if l.TargetPercent != [load.ResourceCount]float64{load.CPU: 40} || l.Percent != [load.ResourceCount]float64{} ||
+			l.Above != [load.ResourceCount]bool{} {
+			t.Errorf("%s: load line %+v, want a target of 40 percent of cpu, and no line", name, l)
 		}
 		check.Equal(t, name+": utilization, want that measured", [load.ResourceCount]float64{loads[name][load.CPU].Mean, 0.90},
 			l.Utilization)

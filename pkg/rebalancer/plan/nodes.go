@@ -85,8 +85,7 @@ func newLooker(r explain.LoadReader, c *api.Configuration) looker {
 	return looker{r, framework.NewCycleState(), c}
 }
 
-// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: nodeThresholds, or else
-// LinePercent, replace it.
+// node compares one node with its line. A score has none, and may have a target: nodeThresholds, or else LinePercent, are the line.
 func (l looker) node(info fwk.NodeInfo) LoadedNode {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
