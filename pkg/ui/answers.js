@@ -32,20 +32,20 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     e.onpointerleave = hideTip;
     return e;
   };
-  // pair draws utilization before and after against the line, in percent.
-  const pair = (before, after, line, above) => {
+  // pair draws utilization before and after against the line, or else the target, in percent.
+  const pair = (before, after, line, above, target) => {
     const most = Math.max(100, before ?? 0, after ?? 0);
     const parts = [];
     if (before != null) parts.push(part((100 * before) / most, "was"));
     if (after != null) parts.push(part((100 * after) / most, above ? "is hot" : "is"));
-    if (line != null) {
-      const tick = element("span", { className: "tick" });
-      tick.style.left = `calc(${clamp((100 * line) / most, 0, 100)}% - 1px)`;
+    if ((line ?? target) != null) {
+      const tick = line != null ? element("span", { className: "tick" }) : text("span", "◎", "target");
+      tick.style.left = `calc(${clamp((100 * (line ?? target)) / most, 0, 100)}% - ${line != null ? "1px" : "0.4em"})`;
       parts.push(tick);
     }
     return element("div", { className: "picture", ariaHidden: "true" }, ...parts);
   };
-  const pairLegend = () => text("p", "The outline is before, the solid bar after, and the tick the load line.", "note");
+  const pairLegend = (target) => text("p", `The outline is before, the solid bar after, and the ${target ? "◎ the target" : "tick the load line"}.`, "note");
 
   // asker asks the command one question at a time, and cancels the one before.
   function asker(id, render) {
@@ -121,7 +121,9 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     setView({ pod: "", a: "", b: "" }, true);
     if (opener?.isConnected) opener.focus();
   };
-  const termsOf = (n, plugin) => (n.terms ?? []).filter((t) => t.plugin === plugin).map((t) => t.plugin + ": " + t.terms.map((x) => `${x.name} ${number(x.value, 2)}${x.unit ?? ""}`).join(", "));
+  // valueOf writes a term as kubectl plimsoll explain does.
+  const valueOf = (t) => (t == null ? "–" : t.unit === "%" ? percent(t.value) + " %" : [Number(t.value.toPrecision(4)), t.unit].filter((part) => part != null).join(" "));
+  const termsOf = (n, plugin) => (n.terms ?? []).filter((t) => t.plugin === plugin).map((t) => t.plugin + ": " + t.terms.map((x) => `${x.name} ${valueOf(x)}`).join(", "));
   function verdict(e) {
     const to = e.decision.nodes;
     const p = e.placement;
@@ -134,12 +136,13 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const present = p.ruledOutBy ? `${p.ruledOutBy} rules out ${p.node}: ${p.reason}` : p.rank ? `${p.node} has rank ${p.rank}, ${number(p.behind, 0)} points behind` : p.node + " is not in the cluster";
     return `▲ It would not go to ${p.node} today, but to ${where}. ${present}.` + decided;
   }
+  const isShown = (t) => t != null && (t.unit === "%" ? Math.abs(t.value) >= 0.05 : t.value !== 0);
   function compared(e) {
     const pairOf = e.comparison?.nodes ?? e.candidates.slice(0, 2);
     if (pairOf.length < 2) return [];
     const [a, b] = pairOf;
     const rows = [];
-    const cell = (v, unit) => (v == null ? "–" : number(v, 2) + (unit ?? ""));
+    const cell = (v) => (v == null ? "–" : number(v, 0));
     const plugins = [...new Set([a, b].flatMap((n) => [...(n.scores ?? []), ...(n.terms ?? [])].map((s) => s.plugin)))];
     for (const plugin of plugins) {
       const [sa, sb] = [a, b].map((n) => n.scores?.find((s) => s.plugin === plugin)?.weighted);
@@ -147,7 +150,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       const terms = [a, b].map((n) => n.terms?.find((t) => t.plugin === plugin)?.terms ?? []);
       for (const name of new Set(terms.flat().map((t) => t.name))) {
         const [ta, tb] = terms.map((of) => of.find((t) => t.name === name));
-        rows.push(["· " + name, cell(ta?.value, ta?.unit), cell(tb?.value, tb?.unit), ""]);
+        if (isShown(ta) || isShown(tb)) rows.push(["· " + name, valueOf(ta), valueOf(tb), ""]);
       }
     }
     if (a.rank && b.rank) rows.push(["Total", number(a.total, 0), number(b.total, 0), signed(a.total - b.total)]);
@@ -217,7 +220,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   function drawOutcome(report) {
     const o = report.outcomes[0];
     const nodes = o.nodes.slice(0, 100);
-    const load = (l) => [pair(l.beforePercent, l.afterPercent, l.linePercent, l.above), `${percent(l.beforePercent)} → ${percent(l.afterPercent)}${l.above ? " ▲" : ""}`];
+    const target = o.nodes.some((n) => (n.cpu.targetPercent ?? n.memory.targetPercent) != null);
+    const load = (l) => [pair(l.beforePercent, l.afterPercent, l.linePercent, l.above, l.targetPercent), `${percent(l.beforePercent)} → ${percent(l.afterPercent)}${l.above ? " ▲" : ""}`];
     const failed = o.unschedulable ?? [];
     const lost = [...(report.lost ?? []), ...(o.lost ?? [])];
     const without = o.pods - o.placed;
@@ -230,7 +234,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     return [
       text("p", o.pods === 0 ? "✓ No pod needs another node." : without ? `✗ ${number(without, 0)} of ${plural(o.pods, "pod")} without a node.`
         : `✓ ${o.pods === 1 ? "The pod finds a node" : `All ${plural(o.pods, "pod")} find a node`}.`, "verdict"),
-      facts([...(report.changes ?? []), `${number(o.nodesAboveBefore, 0)} of ${plural(o.nodesInCluster, "node")} above the line before, ${number(o.nodesAboveAfter, 0)} after`,
+      facts([...(report.changes ?? []), !target && `${number(o.nodesAboveBefore, 0)} of ${plural(o.nodesInCluster, "node")} above the line before, ${number(o.nodesAboveAfter, 0)} after`,
         o.relaxed && plural(o.relaxed, "pod") + " placed because a limit was waived that left no node",
         o.preempted?.length && plural(o.preempted.length, "pod") + " preempted"]),
       overloaded.length && text("p", `▲ ${plural(overloaded.length, "node")} above 100 % in the end${before ? `, ${number(before, 0)} before` : ""}: ` +
@@ -239,7 +243,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       failed.length && text("h3", "Pods without a node"),
       failed.length && table("Pods without a node", [["Of", "text"], ["Pods"], ["Why", "long"]], failed.map((g) => [g.of, number(g.pods, 0), g.reason])),
       nodes.length && text("h3", nodes.length < o.nodes.length ? `The first 100 of ${plural(o.nodes.length, "changed node")}` : "Changed nodes"),
-      nodes.length && pairLegend(),
+      nodes.length && pairLegend(target),
       nodes.length && table("Changed nodes", [["Node", "text"], ["Placed"], ["Evicted", "drop1"], ["CPU", "bar"], ["CPU %"], ["Memory", "bar drop2"], ["Memory %", "drop2"], ["Change", "text drop1"]], nodes.map((n) => [
         nodeButton(n.name), number(n.placed, 0), number(n.evicted ?? 0, 0), ...load(n.cpu), ...load(n.memory),
         changes(n).filter(Boolean).join(", ") || "–",
@@ -261,10 +265,18 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
 
   // ---- Moves.
   function drawMoves(r) {
-    const title = r.stopped ? "No moves: " + r.stopped + "." : r.nodes.length === 0 ? "✓ No node is hot." : r.moves.length === 0 ? "▲ No pod can move." : `▲ ${plural(r.moves.length, "move")} off ${plural(r.nodes.filter((n) => n.hot).length, "hot node")}.`;
+    const still = r.moves.length === 0;
+    const why = [
+      r.stay.length && text("h3", (still ? "P" : "Other p") + "ods of hot nodes stay"),
+      r.stay.length && table("Why pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
+      r.resting?.length && text("p", "Hot nodes whose load does not show their last move yet: " + list(r.resting), "note"),
+      r.deferred?.length && text("p", "Hot nodes that wait because of the limits of moves: " + list(r.deferred), "note"),
+    ];
+    const title = r.stopped ? "No moves: " + r.stopped + "." : r.nodes.length === 0 ? "✓ No node is hot." : still ? "▲ No pod can move." : `▲ ${plural(r.moves.length, "move")} off ${plural(r.nodes.filter((n) => n.hot).length, "hot node")}.`;
     return [
       text("p", title, "verdict"),
       r.wait && text("p", `Moves wait (${r.waitReason}): ${r.wait}.`, "warning"),
+      ...(still ? why : []),
       facts([`by ${r.plugin} of profile ${r.profile}`, plural(r.simulatedDecisions, "decision") + " simulated"]),
       r.nodes.length && text("h3", "Before and after"),
       r.nodes.length && pairLegend(),
@@ -275,10 +287,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       r.moves.length && table("Moves", [["Pod", "text"], ["From", "text"], ["To", "text"], ["Relief in points"], ["Owner", "text drop2"]], r.moves.map((m) => [
         podButton({ namespace: m.namespace, name: m.pod }), nodeButton(m.from), [m.to, ...(m.or ?? [])].join(" or "), percent(m.reliefPercent), m.owner,
       ])),
-      r.stay.length && text("h3", "Other pods of hot nodes stay"),
-      r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
-      r.resting?.length && text("p", "Hot nodes whose load does not show their last move yet: " + list(r.resting), "note"),
-      r.deferred?.length && text("p", "Hot nodes that wait because of the limits of moves: " + list(r.deferred), "note"),
+      ...(still ? [] : why),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
       r.moves.length && text("p", `To plan anew in a terminal, run this. The rebalancer moves pods in mode Evict.`, "note"),
     ];

@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
+	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // many is a cluster of nodes in three zones and two pools. A tenth is above the line, and worker-0001 has neither fresh load nor a line.
@@ -469,6 +470,75 @@ func TestBrowserForeignText(t *testing.T) {
 	harmless("moves")
 }
 
+// A target is marked and changes no color: nodes below, at and above it are alike, and nothing is close to a line or above it.
+func TestBrowserTarget(t *testing.T) {
+	c := newCluster("a", "b", "c")
+	c.change(func(rows map[string]top.Row) {
+		for name, measured := range map[string]float64{"a": 38, "b": 45, "c": 62} {
+			r := rows[name]
+			r.CPU.MeasuredPercent, r.CPU.PendingPercent, r.CPU.UtilizationPercent = new(measured), 0, measured
+			r.CPU.LinePercent, r.CPU.TargetPercent, r.Memory.LinePercent = nil, new(40.0), nil
+			rows[name] = r
+		}
+	})
+	tb := openPage(t, start(t, c))
+	tb.Shows("#h-map", "Load and target")
+	tb.Shows("#facts", "load and target of")
+	tb.Shows("#body tr:not(.gap)", "c62.00.050.062.0–40") // node, measured, pending, requested, effective, line, target; the highest first
+	tb.Shows("#body", "◎ a target, no line")
+	tb.Shows("#legend", "◎ the target")
+	if got := browser.Eval[string](tb, `["#count", "#tiles", "#legend"].map((id) => document.querySelector(id).textContent).join()`); strings.Contains(got, "above") || strings.Contains(got, "the line") {
+		t.Errorf("%s: want no line", got)
+	}
+	if got := browser.Eval[string](tb, `[...document.querySelectorAll("#heads .of-line, #heads .of-target")].map((th) => getComputedStyle(th).display).join()`); got != "none,table-cell" {
+		t.Errorf("the columns of line and target are displayed as %s", got)
+	}
+	// Bars have one color: that of a severe or hot node is in none.
+	const foreign = `(() => { const canvas = document.querySelector("#grid"), c = canvas.getContext("2d"), { data } = c.getImageData(0, 0, canvas.width, canvas.height); let n = 0;
+		for (let i = 0; i < data.length; i += 4) if (data[i] > data[i + 2] + 60) n++; return n; })()`
+	if got := browser.Eval[int](tb, foreign); got != 0 {
+		t.Errorf("%d reddish pixels in the grid", got)
+	}
+}
+
+// On a narrow window the filters fold, unless one is set. Tiles are as wide as the cards.
+func TestBrowserNarrow(t *testing.T) {
+	tb := openPage(t, start(t, many(100)))
+	const widths = `["#tiles", "#health", "main section:not([hidden])"].map((s) => document.querySelector(s).clientWidth - document.querySelector("#main").clientWidth).every((d) => d > -3)`
+	tb.Window(2000)
+	if !browser.Eval[bool](tb, widths) {
+		t.Error("tiles, health and cards differ in width")
+	}
+	const open = `document.querySelector("#filters").open`
+	for width, want := range map[int64]bool{360: false, 1280: true} {
+		tb.Window(width)
+		tb.Settle()
+		testcheck.Equal(t, fmt.Sprintf("filters at %d pixels are open", width), want, browser.Eval[bool](tb, open))
+	}
+	tb.Window(360)
+	tb.Exec(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true }))`)
+	testcheck.Equal(t, "/ opens the filters", true, browser.Eval[bool](tb, open+` && document.activeElement.id === "q"`))
+	tb.Accessible("a narrow page")
+}
+
+// Where nothing moves, the reason comes before the figures.
+func TestBrowserNoMoves(t *testing.T) {
+	q := questions()
+	q.Moves = func(context.Context) ([]byte, cluster.Command, error) {
+		content := map[string]any{}
+		if err := json.Unmarshal(plannedMoves(""), &content); err != nil {
+			return nil, "", err
+		}
+		content["moves"] = []any{}
+		changed, err := json.Marshal(content)
+		return changed, cluster.Plugin("rebalance"), err
+	}
+	tb := openPage(t, startWith(t, Options{Source: many(3), Check: checks, Questions: q}))
+	tb.Exec(`location.hash = "#view=moves"; document.querySelector("#plan").click()`)
+	tb.WaitFor("#moves-answer .verdict", "▲ No pod can move.")
+	tb.Shows("#moves-answer h3", "Pods of hot nodes stay") // the first heading
+}
+
 // Groups have the figures of their nodes, the one with the most nodes above the line first. A click selects its nodes.
 func TestBrowserGroups(t *testing.T) {
 	c := many(100)
@@ -533,7 +603,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#pod-answer [aria-label='Expected usage']", "LoadThreshold250m cpu200m: mean of Deployment shop/web + 50m: spread400m: peak")
 	tb.Shows("#pod-answer [aria-label=Candidates] tbody tr:first-child", "worker-00031230180"+"50") // rank, total, two scores
 	// Terms of the best two: 10 % against 30 %, and 180 against 140 points.
-	tb.Shows("#pod-answer", "LoadThreshold180140+40· cpu measured10%30%")
+	tb.Shows("#pod-answer", "LoadThreshold180140+40· cpu measured10.0 %30.0 %")
 	tb.Exec(`const select = document.querySelector("[aria-label='First node']"); select.value = "worker-0002"; select.dispatchEvent(new Event("change"))`)
 	tb.WaitFor("#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
 	tb.Shows("#pod-answer [aria-label='Two nodes side by side']", "Total190130+60")

@@ -63,8 +63,14 @@ function mergePatch(target, patch) {
     return r.utilizationPercent > r.linePercent - near ? "close" : "below";
   }
   const isFresh = (r) => r.state === "Fresh";
-  const stateOf = (r) => kinds[kindOf(r)].mark + " " + (isFresh(r) ? kinds[kindOf(r)].name : r.state + ": requests count");
-  const distance = (r) => (r.linePercent == null ? -Infinity : r.utilizationPercent - r.linePercent);
+  // A target is marked with ◎ and changes no color: only a line can be close, or below a node.
+  const hasTarget = (r) => r.targetPercent != null;
+  const lookOf = (r) => (hasTarget(r) && r.linePercent == null ? { color: "heat1", mark: "◎", name: "a target, no line" } : kinds[kindOf(r)]);
+  const stateOf = (r) => lookOf(r).mark + " " + (isFresh(r) ? lookOf(r).name : r.state + ": requests count");
+  const limitOf = (r) => (hasTarget(r) ? `target ${r.targetPercent} %` : r.linePercent == null ? "no line" : `line ${r.linePercent} %`);
+  const any = (is) => Object.values(snapshot.nodes ?? {}).some((n) => is(n.cpu) || is(n.memory));
+  const noLine = 1e6; // further below than any line
+  const distance = (r) => r.utilizationPercent - (r.linePercent ?? noLine);
   const orders = {
     line: distance,
     use: (r) => r.utilizationPercent,
@@ -169,11 +175,11 @@ function mergePatch(target, patch) {
     }
   }
   // drawBar draws one resource of a node: measured is solid, pending hatched, a margin or predicted peak an outline. A stripe below
-  // has what is requested, the gray end what is not allocatable, and the tick is the line. Requests, and then the line, are shares of
-  // the allocatable.
+  // has what is requested, the gray end what is not allocatable, the tick is the line, and the ring the target. Requests, and then
+  // line and target, are shares of the allocatable.
   function drawBar(c, r, x, y, w, h, kind = kindOf(r)) {
     const at = (v) => Math.round(clamp(v, 0, 100) * (w / 100));
-    const color = kinds[kind].color;
+    const color = kind === "none" ? lookOf(r).color : kinds[kind].color;
     const share = isFresh(r) ? 1 : r.allocatablePercent / 100;
     const round = w >= 40;
     if (round) {
@@ -221,10 +227,21 @@ function mergePatch(target, patch) {
       c.fillStyle = colors.ink;
       c.fillRect(x + Math.min(at(r.linePercent * share), w - 1), y, w >= 40 ? 2 : 1, h);
     }
+    if (hasTarget(r)) drawTarget(c, x + at(r.targetPercent * share), y + tall / 2, Math.min(5, tall / 2 - 0.5));
     if (round) c.restore();
     else if (kind === "above") {
       c.strokeStyle = colors.ink;
       c.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+    }
+  }
+  function drawTarget(c, x, y, size) {
+    for (const [radius, fill] of [[size, "card"], [size / 3, "ink"]]) {
+      c.beginPath();
+      c.arc(x, y, radius, 0, 2 * Math.PI);
+      c.fillStyle = colors[fill];
+      c.fill();
+      c.strokeStyle = colors.ink;
+      c.stroke();
     }
   }
   // sized returns the context of a canvas whose pixels are those of the screen.
@@ -239,9 +256,9 @@ function mergePatch(target, patch) {
     return c;
   }
   const describe = ({ n, r }) =>
-    `${n.name}: ${kinds[kindOf(r)].name}\n` +
+    `${n.name}: ${lookOf(r).name}\n` +
     (isFresh(r) ? `measured ${percent(r.measuredPercent)} %, pending ${percent(r.pendingPercent)} %, ` : `${r.state}: requests count, `) +
-    `effective ${percent(r.utilizationPercent)} %, requested ${percent(r.requestedPercent)} %, line ${r.linePercent ?? "–"}${r.linePercent == null ? "" : " %"}`;
+    `effective ${percent(r.utilizationPercent)} %, requested ${percent(r.requestedPercent)} %, ${limitOf(r)}`;
 
   // ---- Strip and grid: all nodes, in their order.
   const pictures = {};
@@ -259,7 +276,7 @@ function mergePatch(target, patch) {
       const { r } = rows[indexOf(column)];
       const x = column * w;
       const wide = Math.max(1, w - (w > 3 ? 1 : 0));
-      const color = kinds[kindOf(r)].color;
+      const { color } = lookOf(r);
       const measured = isFresh(r) ? up(r.measuredPercent) : 0;
       const used = up(r.utilizationPercent);
       if (used > measured) {
@@ -268,16 +285,19 @@ function mergePatch(target, patch) {
       }
       c.fillStyle = colors[color];
       c.fillRect(x, height - measured, wide, measured);
-      if (r.linePercent == null) continue;
+      const limit = r.linePercent ?? r.targetPercent;
+      if (limit == null) continue;
       c.fillStyle = colors.ink;
-      c.fillRect(x, height - up(r.linePercent), wide, 1);
+      c.fillRect(x, height - up(limit), hasTarget(r) ? Math.ceil(wide / 2) : wide, 1); // targets are dashed
     }
-    const lines = new Set(rows.map(({ r }) => r.linePercent).filter((line) => line != null));
-    if (lines.size === 1) {
-      const [line] = lines;
+    const limits = new Set(rows.map(({ r }) => limitOf(r)));
+    limits.delete("no line");
+    if (limits.size === 1) {
+      const [label] = limits;
+      const { r } = rows.find(({ r }) => limitOf(r) === label);
+      const line = r.linePercent ?? r.targetPercent;
       c.font = "600 11px system-ui, sans-serif";
       c.textAlign = "right";
-      const label = "line " + line + " %";
       const box = c.measureText(label).width + 8;
       c.fillStyle = colors.card;
       c.fillRect(width - box, Math.max(0, height - up(line) - 16), box, 14);
@@ -374,6 +394,7 @@ function mergePatch(target, patch) {
     const samples = [
       ["▲ above the line (tick)", { measuredPercent: 90, utilizationPercent: 90, linePercent: 80 }, "above"],
       ["◆ at most " + near + " points below it", { measuredPercent: 75, utilizationPercent: 75, linePercent: 80 }, "close"],
+      ["◎ the target", { measuredPercent: 62, utilizationPercent: 62, targetPercent: 40 }],
       ["measured", {}],
       ["pending (hatched)", { measuredPercent: 20, pendingPercent: 45, utilizationPercent: 65 }],
       ["margin or predicted peak (outline)", { measuredPercent: 20, utilizationPercent: 65 }],
@@ -381,7 +402,8 @@ function mergePatch(target, patch) {
       ["not allocatable (gray end)", { measuredPercent: 0, utilizationPercent: 0, allocatablePercent: 60 }],
       ["no fresh load: requests count (dashed)", { state: "Absent", utilizationPercent: 60 }],
     ];
-    $("legend").replaceChildren(...samples.map(([text, changes, kind = "below"]) => {
+    const shown = samples.filter(([, { linePercent, targetPercent }]) => !snapshot || (any(hasTarget) ? linePercent : targetPercent) == null);
+    $("legend").replaceChildren(...shown.map(([text, changes, kind = "below"]) => {
       const canvas = element("canvas", {});
       canvas.setAttribute("aria-hidden", "true");
       drawBar(sized(canvas, 44, 14), { ...sample, ...changes }, 0, 0, 44, 14, kind);
@@ -398,12 +420,13 @@ function mergePatch(target, patch) {
     { head: "Pending", text: ({ r }) => (isFresh(r) ? percent(r.pendingPercent) : "–"), drop: 2 },
     { head: "Requested", text: ({ r }) => percent(r.requestedPercent), drop: 2 },
     { head: "Effective", text: ({ r }) => percent(r.utilizationPercent) },
-    { head: "Line", text: ({ r }) => (r.linePercent == null ? "–" : r.linePercent + (r.lineAnnotated ? "*" : "")), drop: 1 },
+    { head: "Line", text: ({ r }) => (r.linePercent == null ? "–" : r.linePercent + (r.lineAnnotated ? "*" : "")), drop: 1, of: "line" },
+    { head: "Target", text: ({ r }) => String(r.targetPercent ?? "–"), drop: 1, of: "target" },
     { head: "Allocatable", text: ({ r }) => r.allocatable, drop: 3 },
     { head: "Pods", text: ({ n }) => number(n.pods, 0), drop: 3 },
     { head: "State", text: ({ r }) => stateOf(r), drop: 2, left: true },
   ];
-  const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.left && "text"].filter(Boolean).join(" ");
+  const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.left && "text", c.of && "of-" + c.of].filter(Boolean).join(" ");
   $("heads").append(...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })));
   let cursor = 0;
   function newRow() {
@@ -542,17 +565,21 @@ function mergePatch(target, patch) {
     }
     if (asked.again) readPods();
   }
+  // Amounts of pods are written as kubectl plimsoll top does: in millicores and mebibytes.
+  const units = { m: 1e-3, k: 1e3, M: 1e6, G: 1e9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+  const amount = (q) => parseFloat(q) * (units[q.replace(/^[-\d.]+/, "")] ?? 1);
+  const amountText = (q, of) => (of === "cpu" ? Math.round(1000 * amount(q)) + "m" : Math.floor(amount(q) / units.Mi) + "Mi");
   const podColumns = [
     { head: "Pod", text: (p) => p.namespace + "/" + p.name },
     { head: "Usage", bar: true },
-    { head: "CPU", text: (p) => p.cpu.usage },
+    { head: "CPU", text: (p) => amountText(p.cpu.usage, "cpu") },
     { head: "CPU %", text: (p) => percent(p.cpu.usagePercent), drop: 1 },
     { head: "Pending %", text: (p) => percent(p.cpu.pendingPercent), drop: 2 },
-    { head: "Memory", text: (p) => p.memory.usage, drop: 1 },
+    { head: "Memory", text: (p) => amountText(p.memory.usage, "memory"), drop: 1 },
     { head: "Memory %", text: (p) => percent(p.memory.usagePercent), drop: 3 },
     { head: "Pending %", text: (p) => percent(p.memory.pendingPercent), drop: 3 },
     ...["mean", "deviation", "peak"].map((of) => ({
-      head: "Workload's " + of, text: (p) => p.workload?.[view.resource][of] ?? "", ofWorkload: true, drop: 2,
+      head: "Workload's " + of, text: (p) => (p.workload ? amountText(p.workload[view.resource][of], view.resource) : ""), ofWorkload: true, drop: 2,
     })),
   ];
   // drawLoads shows both resources of a node.
@@ -562,9 +589,9 @@ function mergePatch(target, patch) {
     if (now === drawnLoads) return;
     drawnLoads = now;
     const known = (r, v) => (isFresh(r) ? percent(v) : "–");
-    $("node-loads").replaceChildren(...(n ? [answers.table("Load of the node", [["Resource", "text"], ["Effective %"], ["Line"], ["Measured %", "drop1"], ["Pending %", "drop1"], ["Requested %"], ["Allocatable", "drop1"], ["State", "text"]],
+    $("node-loads").replaceChildren(...(n ? [answers.table("Load of the node", [["Resource", "text"], ["Effective %"], ["Line or target", "text"], ["Measured %", "drop1"], ["Pending %", "drop1"], ["Requested %"], ["Allocatable", "drop1"], ["State", "text"]],
       [["CPU", n.cpu], ["Memory", n.memory]].map(([name, r]) => [
-        name, percent(r.utilizationPercent), r.linePercent == null ? "–" : String(r.linePercent), known(r, r.measuredPercent), known(r, r.pendingPercent), percent(r.requestedPercent), r.allocatable, stateOf(r),
+        name, percent(r.utilizationPercent), limitOf(r), known(r, r.measuredPercent), known(r, r.pendingPercent), percent(r.requestedPercent), r.allocatable, stateOf(r),
       ]))] : []));
   }
   function drawNode() {
@@ -679,7 +706,7 @@ function mergePatch(target, patch) {
   function drawFacts() {
     const s = snapshot;
     $("facts").replaceChildren(...[
-      s.context && "context " + s.context, "load and lines of " + s.plugin + " in profile " + s.profile, s.configuration && "from " + s.configuration,
+      s.context && "context " + s.context, `load and ${any(hasTarget) ? "target" : "lines"} of ` + s.plugin + " in profile " + s.profile, s.configuration && "from " + s.configuration,
     ].filter(Boolean).map((fact) => element("li", { textContent: fact })));
     const problems = [...(s.unknown ?? []).map((r) => "No node has fresh " + r + " load."), ...(s.problems ?? [])];
     $("problems").textContent = problems.join("\n");
@@ -699,10 +726,13 @@ function mergePatch(target, patch) {
       counts[kindOf(r)]++;
       if (!isFresh(r)) counts.stale++;
     }
-    const tiles = [
-      [all, all === 1 ? "node" : "nodes", "", { view: "", state: "", pool: "", runs: "", q: "" }],
+    const ofLines = [
       [counts.above, `above the ${name} line` + (counts.other ? `, ${number(counts.other, 0)} more above that of ${otherName}` : ""), "above", { view: "", state: "above" }],
       [counts.close, "close to it", "close", { view: "", state: "close" }],
+    ];
+    const tiles = [
+      [all, all === 1 ? "node" : "nodes", "", { view: "", state: "", pool: "", runs: "", q: "" }],
+      ...(any(hasTarget) ? [] : ofLines),
       [counts.stale, `without fresh ${name} load`, "none", { view: "", state: "stale" }],
       [snapshot.waitingPods ?? 0, snapshot.waitingPods === 1 ? "waiting pod" : "waiting pods", "waits", { view: "waiting" }],
     ];
@@ -727,10 +757,15 @@ function mergePatch(target, patch) {
     drawHealth();
     const count = (kind) => rows.filter(({ r }) => kindOf(r) === kind).length;
     const all = Object.keys(snapshot.nodes ?? {}).length;
-    $("count").textContent = all === 0 ? "The cluster has no nodes." : (rows.length < all ? number(rows.length, 0) + " of " : "") + plural(all, "node") + ": " +
-      number(count("above"), 0) + " above the line, " + number(count("close"), 0) + " at most " + near + " points below it" +
+    const target = any(hasTarget);
+    $("h-map").textContent = target ? "Load and target" : "Distance to the load line";
+    $("nodes").className = target ? "target" : "line";
+    if ($("legend").className !== $("nodes").className + " legend") drawLegend();
+    $("legend").className = $("nodes").className + " legend";
+    $("count").textContent = all === 0 ? "The cluster has no nodes." : (rows.length < all ? number(rows.length, 0) + " of " : "") + plural(all, "node") +
+      (target ? "" : ": " + number(count("above"), 0) + " above the line, " + number(count("close"), 0) + " at most " + near + " points below it") +
       (rows.length === 0 && all > 0 ? ". No node matches: change the filter, the state or the pool." : "");
-    for (const id of ["controls", "q-help"]) $(id).hidden = all === 0;
+    $("filters").hidden = all === 0;
     for (const id of ["strip", "grid", "grid-note", "legend"]) $(id).hidden = rows.length === 0;
     $("h-table").parentElement.classList.toggle("empty", rows.length === 0);
     drawTiles(all);
@@ -767,6 +802,7 @@ function mergePatch(target, patch) {
     if (isShortcut(event) || event.target.closest("input, select")) return;
     if (event.key === "/" && view.view === "") {
       event.preventDefault();
+      $("filters").open = true;
       $("q").focus();
     } else if (event.key !== "Escape") return;
     else if (!$("tip").hidden) hideTip();
@@ -780,6 +816,10 @@ function mergePatch(target, patch) {
   };
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) matchMedia(query).addEventListener("change", restyle);
   new ResizeObserver(draw).observe($("strip"));
+  // Filters fold on a narrow screen, unless one is set.
+  const narrow = matchMedia("(max-width: 560px)");
+  const fold = () => ($("filters").open = !narrow.matches || ["q", "state", "pool", "runs"].some((key) => view[key]));
+  narrow.addEventListener("change", fold);
 
   // ---- The stream of changes.
   const patience = 5; // intervals without an update
@@ -865,10 +905,12 @@ function mergePatch(target, patch) {
     const data = $("data");
     if (data) {
       readView();
+      fold();
       return show(JSON.parse(data.textContent));
     }
     await logIn();
     readView();
+    fold();
     follow();
     setInterval(watch, 1000);
     document.addEventListener("visibilitychange", () => {
