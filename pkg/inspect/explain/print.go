@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -280,12 +281,12 @@ func termNames(plugin string, nodes []sim.NodeResult) (names []string) {
 	return names
 }
 
-// isZero reports whether the term is printed as 0 for all nodes, and a 0 does not matter.
+// isZero reports whether the term is printed as 0 for all nodes.
 func isZero(plugin, name string, nodes []sim.NodeResult) bool {
 	const rounding = 0.05
 	return !slices.ContainsFunc(nodes, func(n sim.NodeResult) bool {
 		return slices.ContainsFunc(terms(&n, plugin), func(t explain.Term) bool {
-			return t.Name == name && (!t.Addend || t.Value >= rounding)
+			return t.Name == name && t.Value != 0 && (t.Unit != "%" || math.Abs(t.Value) >= rounding)
 		})
 	})
 }

@@ -116,7 +116,7 @@ func TestResult_Print_Terms(t *testing.T) {
 	r := explainedResult()
 	terms := func(names ...string) (all []pluginexplain.Term) {
 		for _, name := range names {
-			all = append(all, pluginexplain.Term{Name: name, Unit: "%"})
+			all = append(all, pluginexplain.Term{Name: name, Value: 1, Unit: "%"})
 		}
 		return all
 	}
@@ -124,24 +124,26 @@ func TestResult_Print_Terms(t *testing.T) {
 	r.Candidates[0].Terms = []sim.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "risk")}, none}
 	r.Candidates[1].Terms = []sim.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "deviation", "risk")}, none}
 	text := explanationText(r)
-	const want = "  measured         0.0 %         0.0 %\n  deviation        -             0.0 %\n  risk             0.0 %         0.0 %\nNodeResourcesFit "
+	const want = "  measured         1.0 %         1.0 %\n  deviation        -             1.0 %\n  risk             1.0 %         1.0 %\nNodeResourcesFit "
 	if !strings.Contains(text, want) || strings.Contains(text, "\nLoadThreshold") {
 		t.Errorf("want %q and no empty row in\n%s", want, text)
 	}
 }
 
-// Addends that are 0 on all nodes are left out. Other terms stay.
+// Terms that are 0 on all nodes are left out, and those that are printed as 0.
 func TestResult_Print_ZeroTerms(t *testing.T) {
 	r := explainedResult()
 	for i, pending := range []float64{0, 3} {
 		r.Candidates[i].Terms = []sim.PluginTerms{{Plugin: "TargetLoadPacking", Terms: []pluginexplain.Term{
 			{Name: "measured", Unit: "%"},
-			{Name: "deviation", Value: 0.04, Unit: "%", Addend: true},
-			{Name: "pending", Value: pending, Unit: "%", Addend: true},
+			{Name: "deviation", Value: 0.04, Unit: "%"},
+			{Name: "pending", Value: pending, Unit: "%"},
+			{Name: "latency", Value: 0.002},
+			{Name: "errors"},
 		}}}
 	}
 	text := explanationText(r)
-	const want = "  measured         0.0 %         0.0 %\n  pending          0.0 %         3.0 %\nNodeResourcesFit "
+	const want = "= 170\n  pending          0.0 %         3.0 %\n  latency          0.002         0.002\nNodeResourcesFit "
 	check.Contains(t, text, want)
 }
 

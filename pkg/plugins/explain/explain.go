@@ -37,8 +37,6 @@ type Term struct {
 	Value float64 `json:"value"`
 	// Unit is "%" or empty.
 	Unit string `json:"unit,omitempty"`
-	// Addend marks a summand: a 0 does not change the score. Tables leave out summands that are 0 on all nodes.
-	Addend bool `json:"-"`
 }
 
 // String returns the term with up to two decimals, such as "cpu measured 25%".
@@ -158,9 +156,9 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 	percent := percentOf(r.String()+" ", base)
 	terms := []Term{percent(KnownBy(e.State, 0), e.Mean)}
 	if e.State == load.Fresh && e.StdDev >= 0 { // a deviation that is not known is NaN
-		terms = append(terms, percent("deviation", e.StdDev).addend())
+		terms = append(terms, percent("deviation", e.StdDev))
 	}
-	return append(terms, percent("pending", e.Pending).addend(), percent("of the pod", podUsage))
+	return append(terms, percent("pending", e.Pending), percent("of the pod", podUsage))
 }
 
 // percentOf returns terms of amounts in percent of the base.
@@ -168,11 +166,6 @@ func percentOf(prefix string, base float64) func(name string, amount float64) Te
 	return func(name string, amount float64) Term {
 		return Term{Name: prefix + name, Value: 100 * amount / base, Unit: "%"}
 	}
-}
-
-func (t Term) addend() Term {
-	t.Addend = true
-	return t
 }
 
 // KnownBy names the origin of a node's usage: "requested" without fresh load, else "measured". A fraction above 0 is a quantile.

@@ -35,14 +35,3 @@ func TestPeakSummands_Startup(t *testing.T) {
 		t.Errorf("%v; want no term without startups", got)
 	}
 }
-
-// Tables leave out a deviation and pending usage that are 0 on all nodes. They show other zeros.
-func TestResource_Addends(t *testing.T) {
-	var addends []string
-	for _, term := range Resource(load.CPU, &estimate.ResourceEstimate{State: load.Fresh}, 0, 8000) {
-		if term.Addend {
-			addends = append(addends, term.Name)
-		}
-	}
-	check.Equal(t, "addends", []string{"cpu deviation", "cpu pending"}, addends)
-}

@@ -94,10 +94,7 @@ func (t Terms) Score() float64 { return 100 * (1 - max(t.Risk(load.CPU), t.Risk(
 // List implements explain.Terms.
 func (t Terms) List() (terms []explain.Term) {
 	for r := range load.ResourceCount {
-		for _, term := range explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Allocatable) {
-			term.Addend = false // the risk follows from each of them
-			terms = append(terms, term)
-		}
+		terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Allocatable)...)
 		terms = append(terms, explain.Term{Name: r.String() + " risk", Value: 100 * t.Risk(r), Unit: "%"})
 	}
 	return terms
