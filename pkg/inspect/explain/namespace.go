@@ -1,9 +1,11 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,22 +134,33 @@ func (x *run) decidable(all []*corev1.Pod) (pods []*corev1.Pod, others int) {
 	return pods, others
 }
 
-// Print implements Result.
+// Print implements Result. It begins with what changes: pods that no node takes, then those that would go elsewhere.
 func (r *NamespaceExplanation) Print(p *terminal.Printer) {
-	moves, stuck := 0, 0
+	pods := slices.SortedStableFunc(slices.Values(r.Pods), func(a, b PodDecision) int { return int(a.change() - b.change()) })
+	var count [stays + 1]int
 	var rows [][]string
-	for _, d := range r.Pods {
-		if d.Placement != nil && d.Placement.Differs {
-			moves++
+	var plugins []string
+	by := map[string]int{}
+	for i := range pods {
+		change := pods[i].change()
+		if count[change]++; change == elsewhere {
+			by[cmp.Or(pods[i].decidedBy(), "no plugin alone")]++
 		}
-		if len(d.Decision.Nodes) == 0 {
-			stuck++
-		}
-		rows = append(rows, d.row())
+		rows = append(rows, pods[i].row())
 	}
-	p.Printf("Namespace %s: %s of %d explained. %d would go elsewhere now, each by itself; no node takes %d.\nConfiguration: %s\n",
-		r.Namespace, text.Count(len(r.Pods), "pod"), r.Total, moves, stuck, r.Configuration)
-	if len(rows) > 0 {
+	for _, plugin := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
+		plugins = append(plugins, fmt.Sprintf("%d by %s", by[plugin], plugin))
+	}
+	lead := fmt.Sprintf("%d of %s of namespace %s would go elsewhere now, each by itself",
+		count[elsewhere], text.Count(len(pods), "pod"), r.Namespace)
+	if plugins != nil {
+		lead += ": " + strings.Join(plugins, ", ")
+	}
+	if count[nowhere] > 0 {
+		lead += fmt.Sprintf(". No node takes %d", count[nowhere])
+	}
+	p.Printf("%s.\nExplained: %d of %s. Configuration: %s\n", lead, len(pods), text.Count(r.Total, "pod"), r.Configuration)
+	if rows != nil {
 		p.Printf("\n")
 		terminal.TextTable([]string{"POD", "NODE", "WOULD-GO-TO", "POINTS-BEHIND", "DECIDED-BY"}, rows).Print(p, true)
 	}
@@ -156,32 +169,48 @@ func (r *NamespaceExplanation) Print(p *terminal.Printer) {
 	}
 }
 
-func (d *PodDecision) row() []string {
-	row := []string{d.Pod.Name, d.Pod.Node, "-", "-", "-"}
-	if d.Pod.Node == "" {
-		row[1] = "-"
-	}
-	p := d.Placement
+// change is what a decision changes for its pod.
+type change int
+
+const (
+	nowhere change = iota
+	elsewhere
+	stays
+)
+
+func (d *PodDecision) change() change {
 	switch {
 	case len(d.Decision.Nodes) == 0:
+		return nowhere
+	case d.Placement != nil && !d.Placement.Differs:
+		return stays
+	}
+	return elsewhere
+}
+
+// decidedBy names the plugins that alone decided; empty if there are none.
+func (d *PodDecision) decidedBy() string {
+	if d.Placement != nil && d.Placement.RuledOutBy != "" {
+		return d.Placement.RuledOutBy
+	}
+	return strings.Join(text.Each(d.Decision.Deciding, func(by Deciding) string { return by.Plugin }), ", ")
+}
+
+func (d *PodDecision) row() []string {
+	row := []string{d.Pod.Name, cmp.Or(d.Pod.Node, "-"), "-", "-", cmp.Or(d.decidedBy(), "-")}
+	switch d.change() {
+	case nowhere:
 		row[2] = "no node"
-	case p != nil && !p.Differs:
+	case stays:
 		row[2], row[3] = "stays", "0"
-	default:
+	case elsewhere:
 		row[2] = firstNames(d.Decision.Nodes)
 	}
-	var deciding []string
-	for _, plugin := range d.Decision.Deciding {
-		deciding = append(deciding, plugin.Plugin)
-	}
-	switch {
+	switch p := d.Placement; {
 	case p != nil && p.RuledOutBy != "":
-		row[3], deciding = "ruled out", []string{p.RuledOutBy}
+		row[3] = "ruled out"
 	case p != nil && p.Rank > 0:
 		row[3] = strconv.FormatInt(p.Behind, 10)
-	}
-	if deciding != nil {
-		row[4] = strings.Join(deciding, ", ")
 	}
 	return row
 }
