@@ -188,7 +188,7 @@ func checkTop(t *testing.T, c *fakeCluster, figures []reading.Figure) {
 	}
 	check.OK(t, err)
 	nodes := check.Value(r.Nodes(t.Context(), top.Selection{Names: []string{"a"}}))(t)
-	pods := check.Value(r.Pods(t.Context(), "a"))(t)
+	pods := check.Value(r.Pods(t.Context(), []string{"a"}, ""))(t)
 	for _, node := range []*top.Row{nodes.Nodes[0], pods.Node} {
 		for i, of := range node.Resources() {
 			want := figures[i]

@@ -24,6 +24,8 @@ type topOptions struct {
 	selected Selection
 	selector string
 	watch    bool
+	// top is the number of pods to print.
+	top int
 }
 
 // Command returns the command top. It says which pods were moved, by origins.
@@ -122,20 +124,16 @@ func (o *topOptions) printNodes(cmd *cobra.Command, nodes *Nodes) error {
 }
 
 func (o *topOptions) podsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "pods NODE",
+	command := &cobra.Command{
+		Use:     "pods [NODE ...]",
 		Aliases: []string{"pod", "po"},
-		Short:   "Show the expected usage of a node's pods",
+		Short:   "Show the expected usage of pods",
 		Long:    topPodsHelp,
 		Example: topPodsExamples,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cluster.OptionErrorf("write the name of one node: %s NODE", cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return o.runPods(cmd, args[0]) },
+		RunE:    o.runPods,
 	}
+	command.Flags().IntVar(&o.top, "top", 20, "number of pods to print; 0 prints all, as does NODE")
+	return command
 }
 
 func (o *topOptions) open(cmd *cobra.Command) (*Session, error) {
@@ -146,9 +144,12 @@ func (o *topOptions) open(cmd *cobra.Command) (*Session, error) {
 	return Open(cmd.Context(), connection, o.cluster.Configuration, o.cluster.Source, o.view)
 }
 
-func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
+func (o *topOptions) runPods(cmd *cobra.Command, nodes []string) error {
 	if err := o.output.Validate(); err != nil {
 		return err
+	}
+	if o.top < 0 {
+		return cluster.OptionErrorf("--top: %d; write 0 for all pods, or more", o.top)
 	}
 	if o.output.Format == output.Names {
 		return cluster.OptionErrorf("--output: names lack the namespaces of the pods; write -o '%s' | xargs -L1 kubectl get", podNames)
@@ -157,12 +158,21 @@ func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
 	if err != nil {
 		return err
 	}
-	pods, err := s.Pods(cmd.Context(), node)
+	namespace, title := *o.cluster.Kube.Namespace, "" // a context's namespace selects no pods
+	pods, err := s.PodsOf(cmd.Context(), nodes, namespace)
 	if err != nil {
 		return err
 	}
-	return o.print(cmd, pods, pods.Title()+", node "+node, pods.Notes(),
-		func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
+	if len(nodes) == 0 || cmd.Flags().Changed("top") {
+		pods.Top = o.top
+	}
+	if len(nodes) > 0 {
+		title = ", " + strings.Join(nodes, ", ")
+	}
+	if namespace != "" {
+		title += ", namespace " + namespace
+	}
+	return o.print(cmd, pods, pods.Title()+title, pods.Notes(), func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
 }
 
 // podNames is the format that prints kubectl's arguments for each pod, one a line.

@@ -39,11 +39,17 @@ const topNodesExamples = `  # All nodes, closest to their load line first
   # Pods of a node, with their expected usage
   kubectl plimsoll top pods worker-1`
 
-const topPodsHelp = `Shows the expected usage of a node's pods, and the share of it that the measurement covers. The rest is
-pending. A mean over five minutes covers a fifth of a pod that has run for one. TOTAL is what "top nodes" shows as
-pending.
+const topPodsHelp = `Shows the expected usage of pods, and the share of it that the measurement covers. The rest is pending. A mean
+over five minutes covers a fifth of a pod that has run for one. Of a node, TOTAL is what "top nodes" shows as pending.
+
+Without NODE, the pods of all nodes are shown: those with the most pending usage first, then the largest, by their share of
+their node. -n selects a namespace.
 
 If the load of a resource is not fresh, requests are shown instead of expected usage.`
 
-const topPodsExamples = `  # Pods with the most pending usage first
+const topPodsExamples = `  # Pods with the most pending usage, and the largest of the others
+  kubectl plimsoll top pods
+
+  # Those of a namespace, and of a node
+  kubectl plimsoll top pods -n shop
   kubectl plimsoll top pods worker-1`

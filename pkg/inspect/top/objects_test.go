@@ -47,7 +47,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	r := check.Value(New(s, c.Profiles, Options{}))(t)
 	pods := func(name string) string {
 		t.Helper()
-		result, err := r.Pods(ctx, name)
+		result, err := r.Pods(ctx, []string{name}, "")
 		if err != nil {
 			return err.Error()
 		}

@@ -13,23 +13,29 @@ import (
 
 	quantities "github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Pods are the pods that the load of one node is expected from.
+// Pods are pods that the load of nodes is expected from.
 type Pods struct {
 	View
-	Node *Row `json:"node"`
-	// Pods are sorted by what is pending, the most first.
+	// Node is set where the pods are of one node.
+	Node *Row `json:"node,omitempty"`
+	// Pods are sorted by what is pending, the most first, then by usage.
 	Pods []Pod `json:"pods"`
-	// Total is the sum over the pods. Its PendingPercent is that of Node.
+	// Total is the sum over the pods, and percentages are of all their nodes. Its PendingPercent is that of Node.
 	Total Total `json:"total"`
+	// Top is the number of pods that are printed; 0 prints all. Waiting is the number of pods without a node.
+	Top     int `json:"-"`
+	Waiting int `json:"-"`
 }
 
 // Pod is what one pod is expected to use.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	Node      string `json:"node"`
 	// Since is the moment since when the pod runs; nil if it does not run yet.
 	Since  *time.Time  `json:"since,omitempty"`
 	CPU    PodResource `json:"cpu"`
@@ -85,6 +91,8 @@ func (r *Reader) workload(pod *corev1.Pod) *Workload {
 // PodResource is one resource of a Pod.
 type PodResource struct {
 	PodAmounts
+	// State is that of the node's load.
+	State string `json:"state"`
 	// CoveragePercent is the share of the usage that the measurement shows.
 	CoveragePercent float64 `json:"coveragePercent"`
 }
@@ -107,36 +115,48 @@ type Total struct {
 	Memory PodAmounts `json:"memory"`
 }
 
-// Pods returns the pods of the named node that have not ended. It fails if the node does not exist.
-func (r *Reader) Pods(ctx context.Context, node string) (*Pods, error) {
+// Pods returns the pods that have not ended, of the named nodes and of the namespace. No names are all nodes, and an empty namespace
+// is all. It fails if a node does not exist.
+func (r *Reader) Pods(ctx context.Context, nodes []string, namespace string) (*Pods, error) {
 	infos, err := r.scheduler.NodeInfos(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := named(infos, []string{node})
-	if err != nil {
-		return nil, err
-	}
-	look, info := r.look(), found[0]
-	result := &Pods{View: look.view(), Node: look.node(info), Pods: []Pod{}}
-	line := look.plugin.LoadLine(look.state, info)
-	for of, view := range look.views {
-		of := load.Resource(of)
-		base := line.Node[of].Base
-		usage, pending := 0.0, 0.0
-		for i, p := range view.Pods(info) { // all views have the same pods
-			if of == load.CPU {
-				pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, Workload: r.workload(p.Pod), uid: p.Pod.UID}
-				if !p.Since.IsZero() {
-					pod.Since = new(p.Since.UTC())
-				}
-				result.Pods = append(result.Pods, pod)
-			}
-			l := &p.Resources[of]
-			usage, pending = usage+l.Usage, pending+l.Pending
-			*result.Pods[i].resource(of) = PodResource{PodAmounts: amounts(of, l.Usage, l.Pending, base), CoveragePercent: 100 * l.Coverage}
+	if len(nodes) > 0 {
+		if infos, err = named(infos, nodes); err != nil {
+			return nil, err
 		}
-		*result.Total.resource(of) = amounts(of, usage, pending, base)
+	}
+	look := r.look()
+	result := &Pods{View: look.view(), Pods: []Pod{}}
+	if len(nodes) == 1 {
+		result.Node = look.node(infos[0])
+	}
+	var usage, pending, base [load.ResourceCount]float64
+	for _, info := range infos {
+		line, first := look.plugin.LoadLine(look.state, info), len(result.Pods)
+		for of, view := range look.views {
+			of, at := load.Resource(of), first
+			base[of] += line.Node[of].Base
+			for _, p := range view.Pods(info) { // all views have the same pods
+				if namespace != "" && p.Pod.Namespace != namespace {
+					continue
+				}
+				if of == load.CPU {
+					result.Pods = append(result.Pods, look.pod(&p, info.Node().Name))
+				}
+				l := &p.Resources[of]
+				usage[of], pending[of] = usage[of]+l.Usage, pending[of]+l.Pending
+				*result.Pods[at].resource(of) = PodResource{
+					PodAmounts: amounts(of, l.Usage, l.Pending, line.Node[of].Base), State: line.Node[of].State.String(),
+					CoveragePercent: 100 * l.Coverage,
+				}
+				at++
+			}
+		}
+	}
+	for of := range load.ResourceCount {
+		*result.Total.resource(of) = amounts(of, usage[of], pending[of], base[of])
 	}
 	slices.SortFunc(result.Pods, func(a, b Pod) int {
 		return cmp.Or(
@@ -145,6 +165,15 @@ func (r *Reader) Pods(ctx context.Context, node string) (*Pods, error) {
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return result, nil
+}
+
+// pod returns the row of a pod, without its resources.
+func (l *look) pod(p *estimate.PodLoad, node string) Pod {
+	pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, Node: node, Workload: l.workload(p.Pod), uid: p.Pod.UID}
+	if !p.Since.IsZero() {
+		pod.Since = new(p.Since.UTC())
+	}
+	return pod
 }
 
 func (p *Pod) resource(r load.Resource) *PodResource {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -225,13 +224,13 @@ func (n *Nodes) problems(what string, of func(*Row) string) (lines []string) {
 // Print prints the table of pods.
 func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	var rows []*Pod
-	for i := range p.Pods {
+	for i := range p.shown() {
 		rows = append(rows, &p.Pods[i])
 	}
 	rows = append(rows,
 		&Pod{Namespace: "TOTAL", CPU: PodResource{PodAmounts: p.Total.CPU}, Memory: PodResource{PodAmounts: p.Total.Memory}})
-	covered := func(pod *Pod, r *PodResource, node *Resource) string {
-		if pod.isTotal() || !node.isFresh() {
+	covered := func(r *PodResource) string {
+		if r.State != load.Fresh.String() {
 			return "-"
 		}
 		return percentText(r.CoveragePercent)
@@ -239,10 +238,15 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	terminal.NewTable([]terminal.Column[*Pod]{
 		{Header: "NAMESPACE", Text: func(pod *Pod) string { return pod.Namespace }},
 		{Header: "NAME", Text: func(pod *Pod) string { return pod.Name }, Elastic: true},
+		{Header: "NODE", HideEmpty: true, Drop: 2, Text: func(pod *Pod) string {
+			if p.Node != nil {
+				return "-"
+			}
+			return cmp.Or(pod.Node, "-")
+		}},
 		{Header: "CPU", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Usage.MilliValue()) }},
 		{
-			Header: "CPU-COVERED(%)", Short: "CPU-COV(%)", Text: func(pod *Pod) string { return covered(pod, &pod.CPU, &p.Node.CPU) },
-			Drop: 2,
+			Header: "CPU-COVERED(%)", Short: "CPU-COV(%)", Text: func(pod *Pod) string { return covered(&pod.CPU) }, Drop: 2,
 		},
 		{
 			Header: "CPU-PENDING", Short: "CPU-PEND",
@@ -252,7 +256,7 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 		{Header: "MEMORY", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Usage.Value()) }},
 		{
 			Header: "MEM-COVERED(%)", Short: "MEM-COV(%)",
-			Text: func(pod *Pod) string { return covered(pod, &pod.Memory, &p.Node.Memory) }, Drop: 2,
+			Text: func(pod *Pod) string { return covered(&pod.Memory) }, Drop: 2,
 		},
 		{
 			Header: "MEM-PENDING", Short: "MEM-PEND", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Pending.Value()) },
@@ -261,6 +265,14 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 		{Header: "MEM-PENDING(%)", Short: "MEM-PEND(%)", Text: func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) }},
 		{Header: "RUNNING", Text: func(pod *Pod) string { return pod.running(p.Time) }},
 	}, rows, out.Style).Print(out, headers)
+}
+
+// shown returns the number of pods that are printed.
+func (p *Pods) shown() int {
+	if p.Top > 0 {
+		return min(p.Top, len(p.Pods))
+	}
+	return len(p.Pods)
 }
 
 // isTotal reports whether the row is the sum of the pods.
@@ -284,10 +296,21 @@ const maxMoved = 5
 
 // Notes explain the table of pods, a line each.
 func (p *Pods) Notes() (lines []string) {
-	for r, of := range p.Node.Resources() {
-		if !of.isFresh() {
-			lines = append(lines,
-				fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)))
+	if more := len(p.Pods) - p.shown(); more > 0 {
+		lines = append(lines, text.Count(more, "more pod")+", counted in TOTAL: --top 0 prints all.")
+	}
+	if p.Waiting > 0 {
+		lines = append(lines, text.Count(p.Waiting, "other pod")+" without a node: kubectl plimsoll explain says why.")
+	}
+	for r := range load.ResourceCount {
+		stale := 0
+		for i := range p.Pods {
+			if p.Pods[i].resource(r).State != load.Fresh.String() {
+				stale++
+			}
+		}
+		if stale > 0 {
+			lines = append(lines, fmt.Sprintf("The %s load of the nodes of %s is not fresh: requests count instead.", r, text.Count(stale, "pod")))
 		}
 	}
 	var moved []*Pod

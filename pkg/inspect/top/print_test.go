@@ -141,14 +141,14 @@ func TestPods_Print(t *testing.T) {
 			{
 				Namespace: "ns", Name: "young", Since: &since,
 				CPU: PodResource{
-					PodAmounts: PodAmounts{Usage: quantity("1"), Pending: quantity("800m"), PendingPercent: 10}, CoveragePercent: 20,
+					PodAmounts: PodAmounts{Usage: quantity("1"), Pending: quantity("800m"), PendingPercent: 10}, CoveragePercent: 20, State: "Fresh",
 				},
-				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("2Gi")}, CoveragePercent: 100},
+				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("2Gi")}, CoveragePercent: 100, State: "Expired"},
 			},
 			{
 				Namespace: "ns", Name: "assumed",
-				CPU:    PodResource{PodAmounts: PodAmounts{Usage: quantity("250m"), Pending: quantity("250m"), PendingPercent: 3.125}},
-				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("200")}, CoveragePercent: 100},
+				CPU:    PodResource{PodAmounts: PodAmounts{Usage: quantity("250m"), Pending: quantity("250m"), PendingPercent: 3.125}, State: "Fresh"},
+				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("200")}, CoveragePercent: 100, State: "Expired"},
 			},
 		},
 		Total: Total{
@@ -174,6 +174,18 @@ TOTAL               1250m  13.1         2048Mi  0.0          -
 		pods.Print(p, true)
 		check.Equal(t, fmt.Sprintf("table %d wide", tc.s.Width), tc.want, "\n"+p.String())
 	}
+	check.Equal(t, "Notes", []string{"The memory load of the nodes of 2 pods is not fresh: requests count instead."}, pods.Notes())
+
+	// Of several nodes, the first pods with their nodes.
+	pods.Node, pods.Top, pods.Waiting, pods.Pods[0].Node = nil, 1, 3, "worker-1"
+	p := &terminal.Printer{}
+	pods.Print(p, false)
+	check.Equal(t, "the first pod", `
+ns         young  worker-1  1000m  20.0            800m         10.0            2048Mi  -               0Mi          0.0             60s
+TOTAL             -         1250m  -               1050m        13.1            2048Mi  -               0Mi          0.0             -
+`, "\n"+p.String())
+	check.Equal(t, "Notes", []string{"1 more pod, counted in TOTAL: --top 0 prints all.",
+		"3 other pods without a node: kubectl plimsoll explain says why."}, pods.Notes()[:2])
 }
 
 func TestNodes_NotesProblems(t *testing.T) {
@@ -196,9 +208,9 @@ func TestNodes_NotesProblems(t *testing.T) {
 
 // The five newest of seven moved pods are named.
 func TestPods_NotesMoved(t *testing.T) {
-	p := Pods{Node: &Row{CPU: resourceWith(50, 0, 50, 0), Memory: resourceWith(50, 0, 50, 0)}}
+	p, fresh := Pods{}, PodResource{State: "Fresh"}
 	for i := range 7 {
-		p.Pods = append(p.Pods, Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), Replaces: &cluster.Origin{
+		p.Pods = append(p.Pods, Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), CPU: fresh, Memory: fresh, Replaces: &cluster.Origin{
 			Pod: "web", From: "hot", At: time.Date(2026, 1, 2, 3, i, 0, 0, time.UTC), Why: "why",
 		}})
 	}

@@ -253,9 +253,19 @@ func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error)
 
 // Pods returns the pods of the named node.
 func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
-	pods, err := s.reader.Pods(ctx, node)
+	return s.PodsOf(ctx, []string{node}, "")
+}
+
+// PodsOf is Reader.Pods.
+func (s *Session) PodsOf(ctx context.Context, nodes []string, namespace string) (*Pods, error) {
+	pods, err := s.reader.Pods(ctx, nodes, namespace)
 	if err != nil {
 		return nil, err
+	}
+	for _, pod := range s.Waiting() {
+		if len(nodes) == 0 && (namespace == "" || pod.Namespace == namespace) {
+			pods.Waiting++
+		}
 	}
 	s.complete(&pods.View)
 	s.refreshOrigins(ctx)

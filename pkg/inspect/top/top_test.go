@@ -292,7 +292,7 @@ func TestNew(t *testing.T) {
 
 func TestPods(t *testing.T) {
 	r := newClusterReader(t, Options{})
-	pods := check.Value(r.Pods(t.Context(), "a"))(t)
+	pods := check.Value(r.Pods(t.Context(), []string{"a"}, ""))(t)
 	type row struct {
 		Name                                    string
 		CPU, CPUPending, Memory, MemoryPending  string
@@ -324,13 +324,39 @@ func TestPods(t *testing.T) {
 		t.Errorf("total %+v, want what is pending on the node: %v and %v", pods.Total, of.CPU.PendingPercent, of.Memory.PendingPercent)
 	}
 	check.Equal(t, "node as among nodes", of, pods.Node)
-	if _, err := r.Pods(t.Context(), "x"); !apierrors.IsNotFound(err) {
+	if _, err := r.Pods(t.Context(), []string{"x"}, ""); !apierrors.IsNotFound(err) {
 		t.Errorf("a node that does not exist: %v", err)
 	}
 }
 
+// Of all nodes, pods with pending usage are first, then the largest by the share of their node: c-0 has 3 of 6 cores and 3 of 12 GiB, b-0
+// 3 of 8 cores and 3 of 12 GiB, old 1 of 8 cores and 1 of 16 GiB. The total is 1.8 of 8 + 8 + 6 cores.
+func TestPods_OfNodes(t *testing.T) {
+	r := newClusterReader(t, Options{})
+	for _, tc := range []struct {
+		nodes           []string
+		namespace, want string
+		pendingPercent  float64
+	}{
+		{nil, "", "young on a, assumed on a, c-0 on c, b-0 on b, old on a", 100 * 1.8 / 22},
+		{nil, "ns", "young on a, assumed on a, c-0 on c, b-0 on b, old on a", 100 * 1.8 / 22},
+		{nil, "other", "", 0},
+		{[]string{"b", "c"}, "", "c-0 on c, b-0 on b", 0},
+	} {
+		pods := check.Value(r.Pods(t.Context(), tc.nodes, tc.namespace))(t)
+		var got []string
+		for _, p := range pods.Pods {
+			got = append(got, p.Name+" on "+p.Node)
+		}
+		check.Equal(t, fmt.Sprintf("pods of %q, namespace %q", tc.nodes, tc.namespace), tc.want, strings.Join(got, ", "))
+		if math.Abs(pods.Total.CPU.PendingPercent-tc.pendingPercent) > 1e-9 || pods.Node != nil {
+			t.Errorf("total %+v, node %v; want %v %% pending, and no node", pods.Total.CPU, pods.Node, tc.pendingPercent)
+		}
+	}
+}
+
 func TestPods_WithoutFreshLoad(t *testing.T) {
-	pods := check.Value(newClusterReader(t, Options{}).Pods(t.Context(), "c"))(t)
+	pods := check.Value(newClusterReader(t, Options{}).Pods(t.Context(), []string{"c"}, ""))(t)
 	// 3 of 6 cores and 3 of 12 GiB are requested.
 	if u := pods.Total.CPU; u.Usage.String() != "3" || u.UsagePercent != 50 || u.PendingPercent != 0 {
 		t.Errorf("total of cpu %+v, want 3 cores, half of the allocatable", u)
@@ -418,7 +444,7 @@ profiles:
 		Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 	}))(t)
 	r := check.Value(New(s, c.Profiles, Options{}))(t)
-	pods := check.Value(r.Pods(t.Context(), "a"))(t)
+	pods := check.Value(r.Pods(t.Context(), []string{"a"}, ""))(t)
 	got := map[string]string{}
 	for _, p := range pods.Pods {
 		if w := p.Workload; w != nil {
