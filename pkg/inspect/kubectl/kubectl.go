@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -93,6 +95,12 @@ func (f *Flags) Connect(command *cobra.Command) (*cluster.Connection, error) {
 		return nil, err
 	}
 	conn.Chosen = f.chosen()
+	if name := *f.Kube.Namespace; name != "" {
+		_, err := conn.Client.CoreV1().Namespaces().Get(command.Context(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // what follows meets all other errors
+			return nil, cluster.OptionErrorf("--namespace: there is no namespace %s; kubectl get namespaces lists them", name)
+		}
+	}
 	return conn, nil
 }
 

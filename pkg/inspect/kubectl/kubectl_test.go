@@ -2,12 +2,17 @@ package kubectl
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
@@ -96,6 +101,35 @@ func TestWarnOfOtherMinor(t *testing.T) {
 		cmd.SetErr(&stderr)
 		if warnOfOtherMinor(cmd, tt.chosen, tt.kubernetes, tt.workload); stderr.String() != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, &stderr, tt.want)
+		}
+	}
+}
+
+// A namespace that does not exist is an error. One that the user may not read is taken as it is.
+func TestConnect_Namespace(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := map[string]*apierrors.StatusError{
+			"/api/v1/namespaces/none":   apierrors.NewNotFound(corev1.Resource("namespaces"), "none"),
+			"/api/v1/namespaces/secret": apierrors.NewForbidden(corev1.Resource("namespaces"), "secret", nil),
+		}[r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		if status != nil {
+			w.WriteHeader(int(status.ErrStatus.Code))
+			_ = json.NewEncoder(w).Encode(status.ErrStatus)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(corev1.Namespace{})
+	}))
+	defer server.Close()
+	for namespace, want := range map[string]string{"": "", "shop": "", "secret": "", "none": "--namespace: there is no namespace none; kubectl get namespaces"} {
+		flags, command := NewFlags(), &cobra.Command{}
+		command.SetContext(t.Context())
+		*flags.Kube.APIServer, *flags.Kube.Namespace = server.URL, namespace
+		_, err := flags.Connect(command)
+		if want == "" {
+			check.OK(t, err)
+		} else {
+			check.Error(t, err, want)
 		}
 	}
 }
