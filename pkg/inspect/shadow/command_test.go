@@ -30,6 +30,13 @@ profiles:
 	}
 }
 
+func TestCommand_Address(t *testing.T) {
+	for _, args := range [][]string{{"--address=localhost:10269"}, {"--address=http://localhost:10269", "--service=a/b"}} {
+		_, err := check.Execute(t.Context(), Command(), args...)
+		check.Error(t, err, "--address: ", "write an http(s) URL, such as http://localhost:10269, and no --service")
+	}
+}
+
 func TestRun_ChecksItsFlags(t *testing.T) {
 	file := check.File(t, "config.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
 	for _, tc := range []struct {

@@ -69,6 +69,18 @@ func TestRead(t *testing.T) {
 	if err != nil || got.Total.Pods != 3 {
 		t.Errorf("of a named Service: %+v, %v", got, err)
 	}
+	shadow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/forwarded/shadow" || r.URL.Query().Get("hours") != "6" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_ = json.NewEncoder(w).Encode(want)
+	}))
+	defer shadow.Close()
+	got, err = read(t, &apiServer{}, Request{Hours: 6, Address: shadow.URL + "/forwarded"})
+	check.OK(t, err)
+	check.Equal(t, "read at its address", &want, got)
+	_, err = read(t, &apiServer{}, Request{Hours: 6, Address: shadow.URL})
+	check.Error(t, err, "read the report of "+shadow.URL+": the server could not find the requested resource")
 }
 
 func TestRead_Errors(t *testing.T) {
@@ -84,6 +96,7 @@ func TestRead_Errors(t *testing.T) {
 			[]string{"several shadows run", "plimsoll-system/a", "plimsoll-system/b", "--service"},
 		},
 		{"no name", apiServer{}, Request{Service: "shadow"}, []string{`--service: "shadow"`, "NAMESPACE/NAME"}},
+		{"no shadow at the address", apiServer{}, Request{Address: "http://127.0.0.1:1"}, []string{"read the report of http://127.0.0.1:1", "refused"}},
 		{"no report", apiServer{services: []string{"a"}, report: "hello"}, Request{}, []string{"read the report of Service plimsoll-system/a"}},
 		{
 			"a long report", apiServer{services: []string{"a"}, report: strings.Repeat("x", maxReportBytes)}, Request{},

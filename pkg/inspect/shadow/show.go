@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -53,6 +55,8 @@ predicted: the node's measured load and the pod's expected usage.`,
 	flags.DurationVar(&o.since, "since", MaxHours*time.Hour, fmt.Sprintf(
 		"whole hours to show, the present one included, from 1h to %dh", MaxHours))
 	flags.StringVar(&o.request.Service, "service", "", "NAMESPACE/NAME of the shadow's Service, if it is not found by its label")
+	flags.StringVar(&o.request.Address, "address", "",
+		"http(s) URL at which this machine reaches the shadow, such as that of a port-forward, in place of the API server's proxy")
 	command.AddCommand(runCommand())
 	return command
 }
@@ -63,6 +67,9 @@ func (o *shadowOptions) run(cmd *cobra.Command, _ []string) error {
 	}
 	if o.since < time.Hour || o.since > MaxHours*time.Hour || o.since%time.Hour != 0 {
 		return cluster.OptionErrorf("--since: %v; write whole hours from 1h to %dh", o.since, MaxHours)
+	}
+	if o.request.Address != "" && (o.request.Service != "" || text.HTTPURL(o.request.Address) == nil) {
+		return cluster.OptionErrorf("--address: %q; write an http(s) URL, such as http://localhost:10269, and no --service", o.request.Address)
 	}
 	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
@@ -92,25 +99,25 @@ const (
 
 // Request says which report is read.
 type Request struct {
-	// Service is NAMESPACE/NAME of the shadow's Service; empty finds it by the chart's label.
-	Service string
+	// Service is NAMESPACE/NAME of the shadow's Service; empty finds it by the chart's label. Address is the URL of the shadow itself,
+	// and replaces the Service unless empty.
+	Service, Address string
 	// Namespace is that of the pods; empty is all.
 	Namespace string
 	Hours     int
 }
 
-// Read returns the report of the shadow that runs in the cluster. It reads it through the API server.
+// Read returns the report of the shadow that runs in the cluster. It reads it through the API server, unless there is an Address.
 func Read(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
-	namespace, name, err := r.find(ctx, c)
+	request, of, err := r.open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	body, err := c.Client.CoreV1().Services(namespace).ProxyGet("http", name, port, Path,
-		map[string]string{"hours": strconv.Itoa(r.Hours)}).Stream(ctx)
+	body, err := request.Stream(ctx)
 	if err != nil {
-		err = fmt.Errorf("read the report of Service %s/%s: %w", namespace, name, text.ExcerptError(err))
+		err = fmt.Errorf("read the report of %s: %w", of, text.ExcerptError(err))
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w; to grant access: %s", err, c.Grant(ctx, "get", "", "services/proxy"))
 		}
@@ -119,12 +126,30 @@ func Read(ctx context.Context, c *cluster.Connection, r Request) (*Report, error
 	defer func() { _ = body.Close() }() // it has been read
 	report := &Report{}
 	if err := json.NewDecoder(source.BoundBody(body, maxReportBytes)).Decode(report); err != nil {
-		return nil, fmt.Errorf("read the report of Service %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("read the report of %s: %w", of, err)
 	}
 	if r.Namespace != "" {
 		report.keep(r.Namespace)
 	}
 	return report, nil
+}
+
+// open returns a request for the report, and where the report is from.
+func (r *Request) open(ctx context.Context, c *cluster.Connection) (request rest.ResponseWrapper, of string, err error) {
+	hours := strconv.Itoa(r.Hours)
+	if r.Address != "" {
+		client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: r.Address})
+		if err != nil {
+			return nil, "", cluster.OptionErrorf("--address: %w", err)
+		}
+		return client.RESTClient().Get().AbsPath(Path).Param("hours", hours), r.Address, nil
+	}
+	namespace, name, err := r.find(ctx, c)
+	if err != nil {
+		return nil, "", err
+	}
+	request = c.Client.CoreV1().Services(namespace).ProxyGet("http", name, port, Path, map[string]string{"hours": hours})
+	return request, "Service " + namespace + "/" + name, nil
 }
 
 func (r *Request) find(ctx context.Context, c *cluster.Connection) (namespace, name string, err error) {
