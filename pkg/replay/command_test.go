@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,12 +48,12 @@ func TestCommand_Table(t *testing.T) {
 				row = strings.Join(strings.Fields(line), " ")
 			}
 		}
-		check.Equal(t, "row", name+" 30 0 0.0 90 % 0.0 1.0 0 0 "+compared, row)
+		check.Equal(t, "row", name+" 30 0 0.0 90.1 % 0.0 1.0 0 0 "+compared, row)
 	}
 	for _, column := range []string{"HOT-MIN", "SEVERE-MIN", "UNSERVED-CORE-H", "P99", "DEVIATION", "NODES", "PENDING", "MOVES"} {
 		check.Contains(t, out, "\n"+column+": ")
 	}
-	check.Contains(t, out, "of 1 day;")
+	check.Contains(t, out, "Figures are means of 1 day.\n")
 	if content, err := os.ReadFile(page); err != nil || !bytes.Contains(content, []byte("<html")) {
 		t.Errorf("--html wrote %.60q, error %v", content, err)
 	}
@@ -75,6 +76,22 @@ func TestCommand_SavesWhatItLoads(t *testing.T) {
 	if len(in.Nodes) != 2 || len(in.Pods) < 100 || !strings.HasPrefix(in.Nodes[0].Name, "node-") || in.Nodes[0].Name == "node-0" {
 		t.Errorf("%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods", len(in.Nodes), in.Nodes[0].Name,
 			len(in.Pods))
+	}
+}
+
+// Without names, Plimsoll's profile is compared with stock; profiles of --config replace it.
+func TestCommand_DefaultPolicies(t *testing.T) {
+	load := check.File(t, "pods.jsonl", twoPods)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "stock plimsoll clairvoyant"},
+		{[]string{"--config", check.File(t, "config.yaml", profiles)}, "stock clairvoyant packing"},
+		{[]string{"--policies", "plimsoll"}, "plimsoll"},
+	} {
+		out := check.Value(check.Execute(t.Context(), Command(), append(tc.args, "--load", load, "-o", "jsonpath={.reports[0].policies[*].name}")...))(t)
+		check.Equal(t, fmt.Sprint(tc.args), tc.want, out)
 	}
 }
 

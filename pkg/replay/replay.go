@@ -143,6 +143,7 @@ generated like those of PlanetLab; --traces reads real ones. Equal seeds give eq
 
 Policies beside your own:
   stock       the stock scheduler
+  plimsoll    the profile of Plimsoll's chart; left out by default if --config names yours
   clairvoyant knows the future usage of placed pods: a bound for real policies
 
 To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
@@ -151,7 +152,7 @@ stock+rebalance. An evicted pod still uses its node for --termination. Its repla
 To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
 A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,
-		Example: `  # Stock scheduler and clairvoyant, on three generated days
+		Example: `  # The stock scheduler and Plimsoll's profile, on three generated days
   kubectl plimsoll replay --seeds 3
 
   # Your profiles too, on real traces, with a page of charts
@@ -173,7 +174,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags := command.Flags()
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
-	flags.StringSliceVar(&s.Policies, "policies", []string{report.Stock, report.Clairvoyant},
+	flags.StringSliceVar(&s.Policies, "policies", engine.BuiltinPolicies(),
 		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; +rebalance moves pods")
 	s.Rebalance.AddFlags(flags)
 	flags.StringVar(&s.Scenario, "scenario", "base",

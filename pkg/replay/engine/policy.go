@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/manifests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
@@ -60,10 +62,10 @@ func powerModels(policies []Policy) config.PowerModels {
 
 func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }
 
+const configurationHeader = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
 // builtinProfile has the stock plugins that can tell replayed pods and nodes apart.
-const builtinProfile = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
+const builtinProfile = configurationHeader + `
 percentageOfNodesToScore: %d
 profiles:
 - schedulerName: %s
@@ -82,13 +84,26 @@ profiles:
 `
 
 // BuiltinPolicies returns the names of the policies without a configuration.
-func BuiltinPolicies() []string { return []string{report.Stock, report.Clairvoyant} }
+func BuiltinPolicies() []string {
+	return []string{report.Stock, report.Recommended, report.Clairvoyant}
+}
 
 // BuiltinPolicy returns one of the BuiltinPolicies.
 func BuiltinPolicy(name string) (Policy, error) {
 	switch name {
 	case report.Stock:
 		return builtin(name, 0, "NodeResourcesBalancedAllocation", "")
+	case report.Recommended:
+		var values struct{ Config map[string]any }
+		if err := yaml.Unmarshal([]byte(manifests.ChartValues), &values); err != nil {
+			return Policy{}, err
+		}
+		content, err := yaml.Marshal(values.Config)
+		if err != nil {
+			return Policy{}, err
+		}
+		configuration, err := configlint.Decode(append([]byte(configurationHeader), content...))
+		return Policy{Name: name, configuration: configuration}, err
 	case report.Clairvoyant:
 		return builtin(name, 100, clairvoyantName, "{name: NodeResourcesFit}, {name: PodTopologySpread}")
 	}

@@ -195,16 +195,13 @@ func rows(r *Report, columns []Figure) []row {
 }
 
 func newCell(p, stock *PolicyReport, f Figure) cell {
-	mean, low, high := p.Summary(f.Value)
-	c := cell{Key: f.Key, Mean: Number(mean, f.Decimals)}
+	c := cell{Key: f.Key}
+	c.Mean, c.Range = p.written(f)
 	if f.Compared {
 		c.VsStock = p.Compared(stock, f.Value)
 	}
 	if len(p.Runs) == 1 {
 		return c
-	}
-	if from, to := Number(low, f.Decimals), Number(high, f.Decimals); from != to {
-		c.Range = from + " – " + to
 	}
 	var values []string
 	for i := range p.Runs {
@@ -212,6 +209,15 @@ func newCell(p, stock *PolicyReport, f Figure) cell {
 	}
 	c.Values = strings.Join(values, "\n")
 	return c
+}
+
+// written writes the mean of a figure, and its lowest and highest run; these only where they differ.
+func (p *PolicyReport) written(f Figure) (mean, span string) {
+	value, low, high := p.Summary(f.Value)
+	if from, to := Number(low, f.Decimals), Number(high, f.Decimals); from != to {
+		span = from + " – " + to
+	}
+	return Number(value, f.Decimals), span
 }
 
 // short leaves out a zero decimal.
@@ -230,21 +236,21 @@ func span(d time.Duration) string {
 }
 
 type tableColumn struct {
-	header, key, format string
-	ranged              bool
+	header, key, unit string
+	ranged            bool
 }
 
 // tableColumns are the figures of the table, by Figure.Key.
 var tableColumns = []tableColumn{
-	{"HOT-MIN", "hot", "%.0f", true},
-	{"SEVERE-MIN", "severe", "%.0f", true},
-	{"UNSERVED-CORE-H", "unserved", "%.1f", true},
-	{"P99", "p99", "%.0f %%", false},
-	{"DEVIATION", "deviation", "%.1f", false},
-	{"NODES", "inUse", "%.1f", false},
-	{"ENERGY", "energy", "%.1f", false},
-	{"PENDING", "pending", "%.0f", false},
-	{"MOVES", "moves", "%.0f", false},
+	{"HOT-MIN", "hot", "", true},
+	{"SEVERE-MIN", "severe", "", true},
+	{"UNSERVED-CORE-H", "unserved", "", true},
+	{"P99", "p99", " %", false},
+	{"DEVIATION", "deviation", "", false},
+	{"NODES", "inUse", "", false},
+	{"ENERGY", "energy", "", false},
+	{"PENDING", "pending", "", false},
+	{"MOVES", "moves", "", false},
 }
 
 // WriteTables writes a table for each report.
@@ -275,11 +281,16 @@ func (r *Report) print(p *terminal.Printer) {
 		header = append(header, c.header)
 	}
 	var rows [][]string
+	brackets := ""
 	for i := range r.Policies {
 		policy := &r.Policies[i]
 		row := []string{policy.Name}
 		for _, c := range columns {
-			row = append(row, policy.cell(figures[c.key].Value, c.format, c.ranged))
+			text, span := policy.written(figures[c.key])
+			if text += c.unit; c.ranged && span != "" {
+				text, brackets = text+" ("+span+")", "; brackets hold the lowest and the highest day"
+			}
+			row = append(row, text)
 		}
 		for _, name := range []string{Stock, Clairvoyant} {
 			row = append(row, cmp.Or(policy.Compared(r.Policy(name), Hot), "-"))
@@ -287,17 +298,9 @@ func (r *Report) print(p *terminal.Printer) {
 		rows = append(rows, row)
 	}
 	terminal.TextTable(append(header, "VS-STOCK", "VS-CLAIRVOYANT"), rows).Print(p, true)
-	p.Printf("\nFigures are means of %s; brackets hold the lowest and the highest day.\n", text.Count(r.Runs(), "day"))
+	p.Printf("\nFigures are means of %s%s.\n", text.Count(r.Runs(), "day"), brackets)
 	for _, c := range columns {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
-}
-
-func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {
-	mean, low, high := p.Summary(value)
-	if !ranged || len(p.Runs) == 1 {
-		return fmt.Sprintf(format, mean)
-	}
-	return fmt.Sprintf(format+" ("+format+"–"+format+")", mean, low, high)
 }

@@ -7,6 +7,7 @@ const SevereAbove = 0.95
 // Names of policies for comparison.
 const (
 	Stock       = "stock"
+	Recommended = "plimsoll"
 	Clairvoyant = "clairvoyant"
 )
 

@@ -20,4 +20,26 @@ func TestWriteTables_Energy(t *testing.T) {
 	check.Lacks(t, of(0), "ENERGY")
 }
 
-// Below the table are the means of two days: (60 + 30) / 2 = 45, 10 / 2 = 5, 8 / 2 = 4, 60 / 2 = 30.
+// Numbers are written as on the page: means of two days are (1200 + 1800) / 2 = 1500 and 42. Brackets hold days that differ, and the
+// note on them is there with them only.
+func TestWriteTables_Brackets(t *testing.T) {
+	for _, tt := range []struct {
+		hot         []float64
+		cells, note string
+	}{
+		{[]float64{1200, 1800}, "1,500 (1,200 – 1,800)  42 ", "Figures are means of 2 days; brackets hold the lowest and the highest day.\n"},
+		{[]float64{1500, 1500}, "1,500    42 ", "Figures are means of 2 days.\n"},
+		{[]float64{1500}, "1,500    42 ", "Figures are means of 1 day.\n"},
+	} {
+		r := &Report{Policies: []PolicyReport{{Name: Stock}}}
+		for _, hot := range tt.hot {
+			r.Policies[0].Runs = append(r.Policies[0].Runs, Run{HotMinutes: hot, SevereMinutes: 42, P99Utilization: 0.925})
+		}
+		var b strings.Builder
+		check.OK(t, WriteTables(&b, []*Report{r}))
+		check.Contains(t, b.String(), tt.cells, " 92.5 % ", tt.note)
+		if written := newPage(r).Rows[0]; written.Hot != "1,500" || written.HotRange != "" && !strings.Contains(b.String(), "("+written.HotRange+")") {
+			t.Errorf("the page has %q and %q, and the table is\n%s", written.Hot, written.HotRange, b.String())
+		}
+	}
+}
