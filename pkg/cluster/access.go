@@ -1,22 +1,15 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -59,19 +52,13 @@ func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
 	}
 }
 
-// access reaches sources.
-//   - Outside the cluster, it reaches a Service through the API server's proxy, with the user's credentials. It sends no credential
-//     of the source, because the API server would use it.
-//   - Only in the scheduler's own container, it reads files of the configuration, and the pod's account. Otherwise a foreign
-//     configuration could send any file of this machine to any address.
+// access reaches sources. Only in the scheduler's own container, it reads files of the configuration, and the pod's account.
+// Otherwise a foreign configuration could send any file of this machine to any address.
 type access struct {
 	*Connection
 	SourceOptions
 	account      sources.Account
 	filesAreHere bool
-	// services are the namespaces and names of Services, by cluster IP and by name.namespace.
-	services    map[string][2]string
-	servicesErr error
 }
 
 var _ sources.Access = &access{}
@@ -80,25 +67,11 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	if err := o.Source.Validate(); err != nil {
 		return nil, err
 	}
-	a := &access{
-		Connection: c, SourceOptions: o.Source, filesAreHere: o.FilesAreHere || c.own(ctx) != nil, services: map[string][2]string{},
-	}
+	a := &access{Connection: c, SourceOptions: o.Source, filesAreHere: o.FilesAreHere || c.own(ctx) != nil}
 	if a.filesAreHere {
 		var err error
 		if a.account, err = sources.ServiceAccountFromEnvironment(); err != nil {
 			return nil, err
-		}
-	}
-	for _, object := range o.Objects {
-		if service, ok := object.(*corev1.Service); ok {
-			a.addService(service)
-		}
-	}
-	if len(a.services) == 0 && !c.InPod { // not every command lists Services
-		services, err := c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		a.servicesErr = err
-		for i := 0; err == nil && i < len(services.Items); i++ {
-			a.addService(&services.Items[i])
 		}
 	}
 	if o.Source.Address != "" {
@@ -110,12 +83,6 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 		}
 	}
 	return a, nil
-}
-
-func (a *access) addService(service *corev1.Service) {
-	for _, host := range slices.Concat(service.Spec.ClusterIPs, []string{service.Name + "." + service.Namespace}) {
-		a.services[host] = [2]string{service.Namespace, service.Name}
-	}
 }
 
 // Validate returns an *OptionError if the address is no URL or a file cannot be read.
@@ -143,7 +110,7 @@ func (a *access) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
 	address, cfg, err := a.reach(ctx, spec, address, cfg)
-	if err == nil && !a.filesAreHere && spec.IsHosted() && cfg.Transport == nil {
+	if err == nil && !a.filesAreHere && spec.IsHosted() {
 		err = missing(spec.MetricProvider.Type, cfg)
 	}
 	return address, cfg, err
@@ -164,24 +131,12 @@ func (a *access) reach(
 	if err != nil {
 		return "", cfg, fmt.Errorf("parse the address: %w", err)
 	}
-	if path := a.proxyPath(u); path != "" {
-		proxy := &serviceProxy{next: a.http.Transport, proxy: a.server.JoinPath(path), apiServer: a.server, server: u}
-		return address, httpclient.Config{Transport: proxy, Timeout: cfg.Timeout}, nil
-	}
-	if a.servicesErr != nil && couldBeService(u.Hostname()) {
-		return "", cfg, fmt.Errorf(
-			"%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant: %s", u.Host,
-			a.servicesErr, a.Grant(ctx, "list", "", "services"))
+	if namespace, name, ok := ServiceOf(u.Hostname()); ok {
+		forward := Kubectl("-n", namespace, "port-forward", "svc/"+name, "9090:"+text.PortOf(u)).For(a.Chosen)
+		return "", cfg, text.WithText(ErrNotHere, fmt.Sprintf("%s is a Service, which only pods of the cluster reach; run %s, and write "+
+			"--source-address %s://localhost:9090%s", u.Host, forward, u.Scheme, u.EscapedPath()))
 	}
 	return address, cfg, a.checkFiles(cfg)
-}
-
-// couldBeService reports whether an unknown host may be a Service: it is an IP, or a name without a domain.
-func couldBeService(host string) bool {
-	if ip := net.ParseIP(host); ip != nil {
-		return !ip.IsLoopback()
-	}
-	return host != "localhost" && strings.Count(strings.TrimSuffix(host, "."), ".") < 2
 }
 
 func (a *access) replaced() bool { return a.SourceOptions != SourceOptions{} }
@@ -214,15 +169,16 @@ func (a *access) replace(address string, cfg httpclient.Config) (string, httpcli
 	return address, cfg, err
 }
 
-// ErrFileInPod is the error of a file that only the scheduler's pod has.
-var ErrFileInPod = errors.New("is a file of the scheduler's pod")
+// ErrNotHere is the error of a server, or a file, that this machine does not have and the scheduler's pod has.
+var ErrNotHere = errors.New("it is only in the cluster")
 
-// checkFiles returns an ErrFileInPod for each file that the settings name and no option replaces.
+// checkFiles returns an ErrNotHere for each file that the settings name and no option replaces.
 func (a *access) checkFiles(cfg httpclient.Config) error {
 	var errs []error
 	for _, file := range a.files(cfg) {
 		if file.configured != "" && file.local == "" && !a.filesAreHere {
-			errs = append(errs, fmt.Errorf("%s %s %w; write %s FILE", file.field, file.configured, ErrFileInPod, file.flag))
+			errs = append(errs, text.WithText(ErrNotHere, fmt.Sprintf(
+				"%s %s is a file of the scheduler's pod; write %s FILE", file.field, file.configured, file.flag)))
 		}
 	}
 	return errors.Join(errs...)
@@ -269,126 +225,23 @@ type Route int
 const (
 	Direct Route = iota
 	Replaced
-	ServiceProxy
 	Aggregation
 )
 
 func (r Route) String() string {
 	return [...]string{
-		"directly", "at the address of --source-address", "through the API server's proxy",
-		"through the API server's aggregation of metrics.k8s.io",
+		"directly", "at the address of --source-address", "through the API server's aggregation of metrics.k8s.io",
 	}[r]
 }
 
-// routeOf returns how the spec's server is reached. Aggregation has no address, and only ServiceProxy a path in the API server.
-func (a *access) routeOf(spec config.LoadSpec) (route Route, address, path string) {
+// routeOf returns how the spec's server is reached. Aggregation has no address.
+func (a *access) routeOf(spec config.LoadSpec) (route Route, address string) {
 	address = addressOf(spec)
 	switch {
 	case a.Address != "" && (address != "" || spec.IsHosted()):
-		return Replaced, a.Address, ""
+		return Replaced, a.Address
 	case address == "" && !spec.IsHosted():
-		return Aggregation, "", ""
+		return Aggregation, ""
 	}
-	if u, err := url.Parse(address); err == nil && !a.replaced() && !a.InPod {
-		if path = a.proxyPath(u); path != "" {
-			return ServiceProxy, address, path
-		}
-	}
-	return Direct, address, ""
-}
-
-// proxyPath returns the path of the API server's proxy to the server; empty if the server is no Service.
-func (a *access) proxyPath(server *url.URL) string {
-	namespace, name, ok := ServiceOf(server.Hostname())
-	if service := a.services[strings.TrimSuffix(server.Hostname(), ".")]; !ok {
-		namespace, name = service[0], service[1]
-	}
-	if name == "" {
-		return ""
-	}
-	name = server.Scheme + ":" + name + ":" + text.PortOf(server)
-	return (&url.URL{}).JoinPath("/api/v1/namespaces", namespace, "services", name, "proxy").Path
-}
-
-// explain adds advice to an error of a source that is read through the proxy, and refuses.
-func (a *access) explain(spec config.LoadSpec, err error) error {
-	refused, ok := errors.AsType[*httpclient.StatusError](err)
-	route, _, _ := a.routeOf(spec)
-	if !ok || route != ServiceProxy || refused.Code != http.StatusUnauthorized && refused.Code != http.StatusForbidden {
-		return err
-	}
-	return fmt.Errorf("%w; the API server's proxy needs permission to get services/proxy, and passes no token of the source: "+
-		"write --source-address URL, or run this in the scheduler's pod", err)
-}
-
-// StatusOf returns the Status that an API server responded with; nil for another server's response.
-func StatusOf(err *httpclient.StatusError) *metav1.Status {
-	var status metav1.Status
-	if json.Unmarshal(err.Body, &status) != nil || status.Kind != "Status" {
-		return nil
-	}
-	return &status
-}
-
-// serviceProxy sends the requests for a server through the API server's proxy to its Service.
-type serviceProxy struct {
-	next                     http.RoundTripper
-	proxy, apiServer, server *url.URL
-}
-
-func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !httpclient.SameOrigin(r.URL, t.server) {
-		closeBody(r)
-		return nil, errors.New("redirected to another server, which is not reached through the API server's proxy")
-	}
-	sent := r.Clone(r.Context())
-	sent.URL = t.proxy.JoinPath(r.URL.EscapedPath())
-	sent.URL.RawQuery = r.URL.RawQuery
-	sent.Host = ""
-	// The API server would use these headers itself.
-	for _, name := range []string{"Authorization", "Cookie", "User-Agent"} {
-		sent.Header.Del(name)
-	}
-	if r.Method == http.MethodPost {
-		if err := moveFormToURL(sent); err != nil {
-			return nil, err
-		}
-	}
-	resp, err := t.next.RoundTrip(sent)
-	if err != nil {
-		return nil, err
-	}
-	resp.Request = r
-	// The proxy rewrites redirects within the server to paths of its own.
-	if location := resp.Header.Get("Location"); location != "" {
-		if to, err := sent.URL.Parse(location); err == nil && httpclient.SameOrigin(to, t.apiServer) {
-			back := *t.server
-			back.Path, back.RawPath, back.RawQuery = strings.TrimPrefix(to.Path, t.proxy.Path), "", to.RawQuery
-			resp.Header.Set("Location", back.String())
-		}
-	}
-	return resp, nil
-}
-
-// moveFormToURL turns the POST of a query into a GET: a POST to the proxy needs permission to create.
-func moveFormToURL(r *http.Request) error {
-	const maxFormBytes = 1 << 20
-	defer closeBody(r)
-	form, err := io.ReadAll(io.LimitReader(r.Body, maxFormBytes+1))
-	if err != nil {
-		return err
-	}
-	if len(form) > maxFormBytes {
-		return fmt.Errorf("the query has more than %d bytes", maxFormBytes)
-	}
-	r.Method, r.Body, r.GetBody, r.ContentLength = http.MethodGet, http.NoBody, nil, 0
-	r.Header.Del("Content-Type")
-	r.URL.RawQuery = string(bytes.TrimLeft(append([]byte(r.URL.RawQuery+"&"), form...), "&"))
-	return nil
-}
-
-func closeBody(r *http.Request) {
-	if r.Body != nil {
-		_ = r.Body.Close() // http.RoundTripper requires it
-	}
+	return Direct, address
 }

@@ -2,19 +2,16 @@ package cluster
 
 import (
 	"crypto/tls"
-	"fmt"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/cert"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -62,91 +59,16 @@ func open(t *testing.T, c *Connection, fields string, o SourceOptions, objects .
 	return check.Value(c.Open(t.Context(), Options{Configuration: decoded, Objects: append(objects, node("n1")), Source: o}))(t)
 }
 
-// prometheusService is listed by commands that have no Services among their objects.
-func prometheusService() *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
-	}
-}
-
 const ownQueries = "queries: {cpu: 'own_cpu', memory: 'own_memory'}"
 
-func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
-	for _, tt := range []struct{ address, service, path string }{
-		{"http://prometheus.monitoring.svc:9090/prefix", "monitoring/http:prometheus:9090", "/clusters/one"},
-		{"http://prometheus.monitoring.svc:9090", "monitoring/http:prometheus:9090", ""},
-		{"https://prometheus.monitoring.svc.cluster.local", "monitoring/https:prometheus:443", ""},
-		{"http://prometheus.monitoring", "monitoring/http:prometheus:80", ""},
-		{"http://10.0.0.9:9090", "monitoring/http:prometheus:9090", ""},
-	} {
-		t.Run(tt.address, func(t *testing.T) {
-			s, p := newAPIServer(t, prometheusService()), &prometheusOf{}
-			s.path = tt.path
-			s.services[tt.service] = p
-			cluster := open(t, s.connect(t, false),
-				"metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}", SourceOptions{})
-			source := cluster.Sources()[0]
-			if source.Err != nil || source.Route != ServiceProxy || source.Label != "Prometheus" || source.Took <= 0 {
-				t.Errorf("source %+v", source)
-			}
-			if source.Spec.MetricProvider.Address != tt.address {
-				t.Errorf("spec %+v", source.Spec)
-			}
-			if len(p.seen()) == 0 {
-				t.Error("the server was not asked")
-			}
-			for _, r := range s.seen() {
-				check.Equal(t, fmt.Sprint(r.URL, ": Authorization"), []string{"Bearer " + userToken}, r.Header.Values("Authorization"))
-			}
-			cluster.Refresh(t.Context())
-			check.OK(t, cluster.Sources()[0].Err)
-		})
-	}
-}
-
-func TestOpen_LongQueriesAreReadOnlyToo(t *testing.T) {
-	s, p := newAPIServer(t), &prometheusOf{}
-	s.services["monitoring/http:prometheus:80"] = p
-	long := "own_cpu{" + strings.Repeat(`a!="x",`, 1500) + `b="c"}`
-	cluster := open(t, s.connect(t, false),
-		"metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', queries: {cpu: '"+long+"', memory: own_memory}}",
-		SourceOptions{})
-	check.OK(t, cluster.Sources()[0].Err)
-	found := false
-	for _, r := range p.seen() {
-		if r.Method != http.MethodGet {
-			t.Errorf("%s %.80s", r.Method, r.URL)
-		}
-		found = found || r.URL.Query().Get("query") == long
-	}
-	if !found {
-		t.Error("the query has not arrived")
-	}
-}
-
-func TestOpen_AdviceWhereTheProxyIsNoWay(t *testing.T) {
-	const spec = "metricProvider: {type: Prometheus, address: 'https://thanos.monitoring.svc:9091', tokenFile: /absent/token, caFile: /absent/ca, " + ownQueries + "}"
-	t.Run("the user may not use it", func(t *testing.T) {
-		s := newAPIServer(t)
-		s.forbidden = []string{"services/proxy"}
-		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		check.Error(t, err, "needs permission to get services/proxy", "--source-address URL", "in the scheduler's pod")
-	})
-	t.Run("the server wants its token", func(t *testing.T) {
-		s := newAPIServer(t)
-		s.services["monitoring/https:thanos:9091"] = &prometheusOf{status: http.StatusUnauthorized}
-		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		check.Error(t, err, "passes no token of the source", "--source-address URL", "in the scheduler's pod")
-	})
-	t.Run("there is no pod behind it", func(t *testing.T) {
-		err := open(t, newAPIServer(t).connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		check.Error(t, err, "no endpoints available for service")
-	})
-	for _, host := range []string{"10.255.255.1", "prometheus.monitoring", "prometheus"} { // another server may have the name here
-		s := newAPIServer(t, prometheusService())
-		s.forbidden = []string{"services"}
-		err := open(t, s.connect(t, false), strings.Replace(spec, "thanos.monitoring.svc", host, 1), SourceOptions{}).Sources()[0].Err
-		check.Error(t, err, host+":9091 may be a Service", "--source-address")
+func TestOpen_ServiceFromOutside(t *testing.T) {
+	const spec = "metricProvider: {type: Prometheus, address: 'https://thanos.monitoring.svc:9091/a%20b', token: hunter2, " + ownQueries + "}"
+	s := newAPIServer(t)
+	err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
+	check.Error(t, err, "thanos.monitoring.svc:9091 is a Service", "run kubectl -n monitoring port-forward svc/thanos 9090:9091,",
+		"--source-address https://localhost:9090/a%20b")
+	if !errors.Is(err, ErrNotHere) {
+		t.Errorf("%v is not ErrNotHere, so doctor calls it a fault of the server", err)
 	}
 }
 
@@ -275,69 +197,5 @@ func TestOpen_Extenders(t *testing.T) {
 	check.Value(c.Open(t.Context(), o))(t)
 	if len(decoded.Extenders) != 1 {
 		t.Error("the configuration was changed")
-	}
-}
-
-func TestServiceProxy_Redirects(t *testing.T) {
-	s := newAPIServer(t)
-	var mu sync.Mutex // the queries of a refresh are sent at once
-	var paths []string
-	s.services["monitoring/http:prometheus:80"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		paths = append(paths, r.URL.Path)
-		mu.Unlock()
-		switch r.URL.Path {
-		case "/api/v1/query": // as the API server's proxy rewrites it
-			http.Redirect(w, r, "/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery,
-				http.StatusFound)
-		case "/prefix/query":
-			(&prometheusOf{}).ServeHTTP(w, r)
-		}
-	})
-	const spec = "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', " + ownQueries + "}"
-	if err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err; err != nil {
-		mu.Lock()
-		t.Errorf("%v; the server saw %q", err, paths)
-		mu.Unlock()
-	}
-	var elsewhere []string
-	other := check.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		elsewhere = append(elsewhere, r.Header.Get("Authorization"))
-		mu.Unlock()
-	}))
-	s.services["monitoring/http:prometheus:80"] = http.RedirectHandler(other.URL, http.StatusFound)
-	check.Error(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, "redirected to another server")
-	mu.Lock()
-	defer mu.Unlock()
-	if len(elsewhere) > 0 {
-		t.Errorf("another server was asked, with Authorization %q", elsewhere)
-	}
-}
-
-func TestServiceProxy_DropsCredentials(t *testing.T) {
-	s, p := newAPIServer(t), &prometheusOf{}
-	s.services["monitoring/http:prometheus:80"] = p
-	c := s.connect(t, false)
-	server := check.Value(url.Parse("http://prometheus.monitoring.svc"))(t)
-	apiServer := check.Value(url.Parse(s.URL + s.path))(t)
-	client := http.Client{
-		Transport: &serviceProxy{
-			next: c.http.Transport, apiServer: apiServer, server: server,
-			proxy: apiServer.JoinPath("/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy"),
-		},
-	}
-	r := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, server.String()+"/a", http.NoBody))(t)
-	for name, value := range map[string]string{"Authorization": "Bearer token-of-the-source", "Cookie": "session=1", "User-Agent": "plimsoll", "Accept": "a/b"} {
-		r.Header.Set(name, value)
-	}
-	resp := check.Value(client.Do(r))(t)
-	_ = resp.Body.Close()
-	seen := s.seen()[0].Header
-	for name, want := range map[string]string{"Authorization": "Bearer " + userToken, "Cookie": "", "Accept": "a/b"} {
-		check.Equal(t, fmt.Sprintf("the API server sees %s", name), want, seen.Get(name))
-	}
-	if seen.Get("User-Agent") == "plimsoll" {
-		t.Error("the API server is not told by what program it is asked")
 	}
 }

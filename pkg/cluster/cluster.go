@@ -126,8 +126,6 @@ type Source struct {
 	provider.SourceStatus
 	Route   Route
 	Address string
-	// Proxy is the path of the Service in the API server, if Route is ServiceProxy.
-	Proxy string
 }
 
 // Reached completes the sentence "It is reached …".
@@ -142,9 +140,8 @@ func (s *Source) Reached() string {
 func (c *Cluster) Sources() []Source {
 	var all []Source
 	for _, s := range c.provider.Sources() {
-		route, address, path := c.access.routeOf(s.Spec)
-		s.Err = c.access.explain(s.Spec, s.Err)
-		all = append(all, Source{s, route, address, path})
+		route, address := c.access.routeOf(s.Spec)
+		all = append(all, Source{s, route, address})
 	}
 	return all
 }
@@ -159,10 +156,7 @@ type Statistics struct {
 func (c *Cluster) Statistics() []Statistics {
 	var all []Statistics
 	for _, s := range c.provider.AllStatistics() {
-		for _, err := range []*error{&s.Err, &s.HistoryErr, &s.UnmeasuredErr} {
-			*err = c.access.explain(s.Spec, *err)
-		}
-		route, _, _ := c.access.routeOf(s.Spec)
+		route, _ := c.access.routeOf(s.Spec)
 		all = append(all, Statistics{s, route})
 	}
 	return all
@@ -224,7 +218,7 @@ func (c *Cluster) podUsage(ctx context.Context, spec config.LoadSpec, namespace 
 		}
 	})
 	if failed[load.CPU] != nil && failed[load.Memory] != nil {
-		return nil, c.access.explain(spec, failed[load.CPU])
+		return nil, failed[load.CPU]
 	}
 	maps.DeleteFunc(usages, func(of sim.PodResource, _ source.PodUsage) bool { return failed[of.Resource] != nil })
 	return usages, nil

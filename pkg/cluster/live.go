@@ -93,14 +93,16 @@ type readOnly struct {
 
 func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.reads(r) {
-		closeBody(r)
+		if r.Body != nil {
+			_ = r.Body.Close() // http.RoundTripper requires it
+		}
 		return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrReadOnly)
 	}
 	return t.next.RoundTrip(r)
 }
 
 // reads reports whether a request only reads. A GET of a pod's exec, attach or portforward, or of a node's proxy, can run commands.
-// A GET through the proxy of a service or pod counts as reading. Sources of load that are services are read that way.
+// A GET through the proxy of a service or pod counts as reading: schedulers and the shadow are read that way.
 func (t readOnly) reads(r *http.Request) bool {
 	path, ok := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(t.prefix, "/"))
 	if !ok || r.Header.Get("Upgrade") != "" {

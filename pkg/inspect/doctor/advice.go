@@ -12,7 +12,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // reporter is the type of warn and fail.
@@ -105,13 +104,8 @@ func providerYAML(field string, value any) string {
 	return string(text)
 }
 
-// OneLine returns the error on one line. Of an API server's Status it shows the message.
+// OneLine returns the error on one line.
 func OneLine(err error) string {
-	if failed, ok := errors.AsType[*httpclient.StatusError](err); ok {
-		if status := cluster.StatusOf(failed); status != nil {
-			err = fmt.Errorf("the API server responded with HTTP status %d: %s", failed.Code, text.Excerpt(status.Message))
-		}
-	}
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 

@@ -608,8 +608,11 @@ func TestReportOn_Messages(t *testing.T) {
 			s.examination.Behind, s.examination.Lag = []string{"n1"}, 100*time.Second
 		}, "time.behind", Error, []string{"samples stopped, or are dated back", "the newest is up to 1m40s old: n1", "are up", "honor_timestamps: false"}},
 		{"a token file that only the pod has", func(s *sourceFacts) {
-			s.Err, s.diagnosis = fmt.Errorf("tokenFile t %w", cluster.ErrFileInPod), nil
-		}, "source.answers", Warning, []string{"exec deploy/plimsoll"}},
+			s.Err, s.diagnosis = fmt.Errorf("tokenFile t: %w", cluster.ErrNotHere), nil
+		}, "source.answers", Warning, []string{"not checked from here: tokenFile t", "exec deploy/plimsoll"}},
+		{"a source in the cluster, which the scheduler reads", func(s *sourceFacts) {
+			s.Err, s.diagnosis, s.Adopted = cluster.ErrNotHere, nil, true
+		}, "source.answers", Skipped, []string{"not checked from here, but the scheduler reads it: "}},
 		{"a token without permission", func(s *sourceFacts) {
 			s.Err, s.diagnosis, s.token = &httpclient.StatusError{Code: 403}, nil, "opaque"
 		}, "source.answers", Error, []string{"The server knows the token, and denies it permission"}},
@@ -693,11 +696,6 @@ func TestReportOn_Messages(t *testing.T) {
 			s.Err, s.diagnosis = &httpclient.StatusError{Code: 404, Body: []byte("404 page not found")}, nil
 			s.Spec.MetricProvider.Type = config.Prometheus
 		}, "source.answers", Error, []string{"no API of Prometheus at this path", "/prometheus"}},
-		{"a refusal of the API server", func(s *sourceFacts) {
-			s.Err, s.diagnosis, s.Route = &httpclient.StatusError{
-				Code: 403, Body: []byte(`{"kind":"Status","message":"services/proxy is forbidden"}`), Excerpt: `{"kind":"Status"...`,
-			}, nil, cluster.ServiceProxy
-		}, "source.answers", Error, []string{"the API server responded with HTTP status 403: services/proxy is forbidden"}},
 		{"nodes that no series names", unnamed(), "nodes.nearest", Warning, []string{"no series has a label that names a node without load: w0, w1, w2, w3, w4, …"}},
 		{"series that name no node", unnamed(`up{instance="a"}`), "nodes.nearest", Warning,
 			[]string{`no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`,

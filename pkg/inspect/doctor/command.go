@@ -31,8 +31,8 @@ func Command(suppliers ...Supplier) *cobra.Command {
 the running scheduler, and pods that no scheduler watches. Each failed check includes a fix. Nothing is changed.
 
 In the scheduler's pod, it checks with the scheduler's own permissions, network, token and CA files. Elsewhere
-it reaches Services through the API server's proxy, which passes on no token. There it checks the permissions of
-the scheduler's account by impersonation; --as chooses another account.
+it reaches no Services, unless --source-address names a port-forward. There it checks the permissions of the
+scheduler's account by impersonation; --as chooses another account.
 
 Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server cannot be read.`,
 		Example: `  # Check the scheduler of the cluster

@@ -109,48 +109,42 @@ func TestFault(t *testing.T) {
 	status := func(code int, body string) error { return &httpclient.StatusError{Code: code, Body: []byte(body)} }
 	for _, tt := range []struct {
 		name, address string
-		route         cluster.Route
 		err           error
 		pods          []*corev1.Pod
 		// wants are in the first advice with its YAML and command.
 		wants []string
 	}{
-		{"no such Service", "http://graphite.nowhere.svc:80", cluster.Direct, &net.DNSError{Err: "no such host"}, nil, []string{"There is no Service nowhere/graphite.", "kubectl get services -A"}},
-		{"no such Service, by the proxy", "http://prometheus.monitoring.svc:9090", cluster.ServiceProxy, status(404, `{"kind":"Status"}`), nil, []string{"There is no Service monitoring/prometheus."}},
-		{"another port", "http://prometheus-operated.monitoring.svc:80", cluster.Direct, syscall.ECONNREFUSED, nil,
+		{"no such Service", "http://graphite.nowhere.svc:80", &net.DNSError{Err: "no such host"}, nil, []string{"There is no Service nowhere/graphite.", "kubectl get services -A"}},
+		{"another port", "http://prometheus-operated.monitoring.svc:80", syscall.ECONNREFUSED, nil,
 			[]string{"has no port 80", "its ports are 9090"}},
-		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", cluster.Direct, syscall.ECONNREFUSED, nil,
+		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", syscall.ECONNREFUSED, nil,
 			[]string{"No ready pod", "kubectl -n monitoring describe pods -l app=prometheus-operated"}},
-		{"a server that is no Service", "http://10.0.0.9:9090/p", cluster.Direct, syscall.ECONNREFUSED, nil, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
-		{"an unknown authority, with a ConfigMap", there, cluster.Direct, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
+		{"a server that is no Service", "http://10.0.0.9:9090/p", syscall.ECONNREFUSED, nil, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
+		{"an unknown authority, with a ConfigMap", there, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
 			[]string{"house-ca signed the certificate", "/etc/plimsoll/ca/ca.crt"}},
-		{"OpenShift's authority", there, cluster.Direct, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
+		{"OpenShift's authority", there, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
 			[]string{"caFile: /var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"}},
-		{"another name in the certificate", there, cluster.Direct, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
+		{"another name in the certificate", there, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
 			[]string{"address: https://prom.example.org:9090/prefix"}},
-		{"an expired certificate", there, cluster.Direct, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, []string{"renew the certificate"}},
-		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", cluster.Direct, status(400, "Client sent an HTTP request to an HTTPS server."), nil,
+		{"an expired certificate", there, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, []string{"renew the certificate"}},
+		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", status(400, "Client sent an HTTP request to an HTTPS server."), nil,
 			[]string{"address: https://prometheus-operated.monitoring.svc:9090"}},
-		{"a token by the proxy", there, cluster.ServiceProxy, status(401, "no"), nil, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
-		{"the proxy is forbidden", there, cluster.ServiceProxy, status(403, `{"kind":"Status"}`), nil, []string{"You lack permission for the API server's proxy"}},
-		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", cluster.Replaced, status(401, "no"), nil, []string{"No token is sent"}},
-		{"no token", there, cluster.Direct, status(401, "no"), nil, []string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"no tenant", there, cluster.Direct, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, nil, []string{"Do what the message says"}},
-		{"a file of the pod", there, cluster.Direct, os.ErrNotExist, nil, []string{"exec deploy/plimsoll"}},
-		{"a redirect to a server that is down", "http://10.0.0.9:9090", cluster.Direct, redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
+		{"no token", there, status(401, "no"), nil, []string{"tokenFile: /etc/plimsoll/token/token"}},
+		{"no tenant", there, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, nil, []string{"Do what the message says"}},
+		{"a file of the pod", there, os.ErrNotExist, nil, []string{"exec deploy/plimsoll"}},
+		{"a redirect to a server that is down", "http://10.0.0.9:9090", redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
 			[]string{"10.0.0.9:9090 redirects to http://10.0.0.8:9/x", "curl -sSI 'http://10.0.0.9:9090/api"}},
-		{"a redirect to a sign-in page", "http://10.0.0.9:9090", cluster.Direct, redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}), nil,
+		{"a redirect to a sign-in page", "http://10.0.0.9:9090", redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}), nil,
 			[]string{"redirects to http://10.0.0.9:9090/login", "If that is a sign-in page"}},
-		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), cluster.Direct, redirected(there, unknown), []*corev1.Pod{schedulerPod()},
+		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), redirected(there, unknown), []*corev1.Pod{schedulerPod()},
 			[]string{"house-ca signed the certificate"}},
-		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), cluster.Direct, redirected(there, status(401, "no")), nil,
+		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), redirected(there, status(401, "no")), nil,
 			[]string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"another status", "http://10.0.0.9:9090", cluster.Direct, status(http.StatusBadGateway, ""), nil, []string{"10.0.0.9:9090"}},
-		{"an error of another kind, such as of a source that is new", there, cluster.Direct, fmt.Errorf("quota of the account is used up"), nil, []string{"Do what the message says"}},
+		{"another status", "http://10.0.0.9:9090", status(http.StatusBadGateway, ""), nil, []string{"10.0.0.9:9090"}},
+		{"an error of another kind, such as of a source that is new", there, fmt.Errorf("quota of the account is used up"), nil, []string{"Do what the message says"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt(tt.address, tt.pods...)
-			s.Route = tt.route
 			s.Err = tt.err
 			s.diagnosis = nil
 			expectChosen(t, s.Facts, func() []Result { return checksOf(s, "source") })
@@ -538,16 +532,6 @@ func TestGrants(t *testing.T) {
 			t.Errorf("the advice is not one for all: %+v", checks)
 		}
 	}
-}
-
-// Commands must use the API server's proxy, because the address of a Service only works in the cluster. The query a b is a+b in a URL.
-func TestQueryCommand_ThroughTheProxy(t *testing.T) {
-	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
-	s.diagnosis.Endpoint = "http://prometheus-operated.monitoring.svc:9090/prefix/api/v1/query"
-	s.Proxy = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy"
-	const want = "kubectl get --raw '/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy" +
-		"/prefix/api/v1/query?query=a+b%7B%7D'"
-	check.Equal(t, "For", want, s.queryCommand("a b{}").For(cluster.Chosen{}))
 }
 
 // TestCommands_Quoted expects names of configurations and objects to be one word of the shell in commands.

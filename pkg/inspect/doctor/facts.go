@@ -139,10 +139,11 @@ func (f *Facts) NeedCluster() *gap {
 
 func (f *Facts) needLines() *gap { return gapIf(len(f.lines) == 0, "", "") }
 
-// needAnswers needs an answer of all sources that were asked. Without load, nodes cannot be compared with their lines.
+// needAnswers needs an answer of all sources that were asked, or the scheduler's own load. Without load, nodes cannot be compared
+// with their lines.
 func (f *Facts) needAnswers() *gap {
 	for _, s := range f.sources {
-		if missing := s.needAnswer(); missing != nil && s.NeedCluster() == nil {
+		if missing := s.needAnswer(); missing != nil && !s.Adopted && s.NeedCluster() == nil {
 			return missing
 		}
 	}
@@ -160,10 +161,13 @@ func (s *sourceFacts) NeedCluster() *gap {
 	return cmp.Or(s.Facts.NeedCluster(), gapIf(unasked, "the cluster has no nodes", "nodes"))
 }
 
-// needAnswer needs an answer, even one without load of any node.
+// needAnswer needs an answer, even one without load of any node. Its checks do not apply to a server that only the scheduler reaches.
 func (s *sourceFacts) needAnswer() *gap {
 	answered := s.Err == nil || s.diagnosis != nil && (len(s.diagnosis.Tried) > 0 ||
 		slices.ContainsFunc(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) }))
+	if !answered && s.Adopted && errors.Is(s.Err, cluster.ErrNotHere) {
+		return &gap{}
+	}
 	return gapIf(!answered, s.Label+" could not be read", "source")
 }
 

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,9 +163,6 @@ func (s *sourceFacts) checkClock() []Result {
 
 // queryCommand returns the command that sends a query to the source as this program does, without its token.
 func (s *sourceFacts) queryCommand(query string) cluster.Command {
-	if endpoint, err := url.Parse(s.diagnosis.Endpoint); err == nil && s.Proxy != "" {
-		return cluster.Kubectl("get", "--raw", s.Proxy+endpoint.EscapedPath()+"?query="+url.QueryEscape(query))
-	}
 	return cluster.Call("curl", "-sS", "--get", s.diagnosis.Endpoint, "--data-urlencode", "query="+query)
 }
 

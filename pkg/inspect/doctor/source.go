@@ -31,7 +31,13 @@ func (s *sourceFacts) checkAnswers() []Result {
 	if s.needAnswer() == nil {
 		return Fine("%s answers; it is reached %s", s.Label, s.Reached())
 	}
-	return failIf(!errors.Is(s.Err, cluster.ErrFileInPod))(s.adviseFault(), "%s", OneLine(s.Err))
+	switch {
+	case !errors.Is(s.Err, cluster.ErrNotHere):
+		return Fail(s.adviseFault(), "%s", OneLine(s.Err))
+	case s.Adopted:
+		return Skip("not checked from here, but the scheduler reads it: %s", OneLine(s.Err))
+	}
+	return Warn(s.adviseFault(), "not checked from here: %s", OneLine(s.Err))
 }
 
 // checkTLS finds a token that is sent to a server without a verified certificate.
@@ -74,8 +80,8 @@ func (s *sourceFacts) adviseFault() []Advice {
 		return s.adviseRedirect(redirected.To)
 	case is[*apierrors.StatusError](err):
 		return s.adviseMetricsServer()
-	case errors.Is(err, cluster.ErrFileInPod), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
-		return s.adviseInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
+	case errors.Is(err, cluster.ErrNotHere), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return s.adviseInPod("Check in the scheduler's pod, which can have what is missing here:")
 	case is[*net.DNSError](err), errors.Is(err, syscall.ECONNREFUSED):
 		return s.adviseAddress()
 	case errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "malformed HTTP response"): // of net/http
@@ -120,14 +126,9 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 }
 
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) []Advice {
-	byAPIServer := s.Route == cluster.ServiceProxy && cluster.StatusOf(err) != nil
 	switch {
 	case s.Spec.IsHosted(), err.Hint != "":
 		return s.adviseMessage()
-	case byAPIServer && (err.Code == http.StatusNotFound || err.Code == http.StatusServiceUnavailable):
-		return s.adviseAddress()
-	case byAPIServer && err.Code == http.StatusForbidden:
-		return s.adviseInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
 	case err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden:
 		return s.adviseToken(err.Code)
 	case err.Code == http.StatusBadRequest && s.url().Scheme == "http" && strings.Contains(string(err.Body), "HTTPS"):
@@ -225,9 +226,6 @@ func claimsOf(token string) (c claims) {
 
 // adviseToken says what to do about a token that a source refuses.
 func (s *sourceFacts) adviseToken(code int) []Advice {
-	if s.Route == cluster.ServiceProxy {
-		return s.adviseInPod("Through the API server's proxy no token is sent. Check in the scheduler's pod, with its token:")
-	}
 	if s.token == "" {
 		return s.adviseEdit(providerYAML("tokenFile", "/etc/plimsoll/token/token"), "name it:",
 			"No token is sent. Mount one by the chart's value tokenSecret.")
