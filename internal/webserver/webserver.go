@@ -45,7 +45,9 @@ type Server struct {
 // Serve serves at the listener, which it closes, until ctx is done. The requests' context ends with ctx, and has its logger.
 func (s Server) Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	logger := klog.FromContext(ctx)
-	limited := newLimitedListener(listener, cmp.Or(s.MaxConnections, MaxConnections), logger)
+	limited := &connections{
+		limit: cmp.Or(s.MaxConnections, MaxConnections), logger: logger, logged: rate.Sometimes{Interval: time.Minute},
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true) // a connection of HTTP/2 has many requests at a time
 	server := &http.Server{
@@ -64,9 +66,9 @@ func (s Server) Serve(ctx context.Context, listener net.Listener, handler http.H
 	})
 	var err error
 	if s.TLS != nil {
-		err = server.ServeTLS(limited, "", "")
+		err = server.ServeTLS(listener, "", "")
 	} else {
-		err = server.Serve(limited)
+		err = server.Serve(listener)
 	}
 	if stop() || !errors.Is(err, http.ErrServerClosed) {
 		return errors.Join(err, server.Close())
@@ -89,80 +91,55 @@ func (l errorLog) Write(line []byte) (int, error) {
 // sendBufferBytes bounds the kernel's part of a response to a slow client; Linux doubles it. The default is up to 4 MiB.
 const sendBufferBytes = 64 << 10
 
-// limitedListener keeps at most limit connections. A further connection replaces the oldest one without a request, or, if all have
-// one, the oldest. netutil.LimitListener would let new clients, and so probes, wait for those that hold a connection.
-type limitedListener struct {
-	net.Listener
+// connections keeps at most limit connections of a server. A further connection replaces the oldest one without a request, or, if
+// all have one, the oldest. netutil.LimitListener would let new clients, and so probes, wait for those that hold a connection.
+type connections struct {
 	limit  int
 	logger klog.Logger
 	logged rate.Sometimes
 
 	mu sync.Mutex
 	// open are the connections, the oldest first.
-	open []*limitedConn
+	open []connection
 }
 
-type limitedConn struct {
-	net.Conn
-	listener *limitedListener
-	// busy reports whether a request is read or answered; listener.mu guards it.
+type connection struct {
+	*net.TCPConn
+	// busy reports whether a request is read or answered.
 	busy bool
 }
 
-func newLimitedListener(listener net.Listener, limit int, logger klog.Logger) *limitedListener {
-	return &limitedListener{Listener: listener, limit: limit, logger: logger, logged: rate.Sometimes{Interval: time.Minute}}
-}
-
-func (l *limitedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBufferBytes)
-	}
-	accepted := &limitedConn{Conn: conn, listener: l}
-	if replaced := l.add(accepted); replaced != nil {
-		l.logged.Do(func() { l.logger.Info("Closing old connections to accept new ones", "limit", l.limit) })
-		replaced.reset()
-	}
-	return accepted, nil
-}
-
-// add adds the connection, and removes the one that it replaces, if any.
-func (l *limitedListener) add(conn *limitedConn) (replaced *limitedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.open) == l.limit {
-		i := max(0, slices.IndexFunc(l.open, func(c *limitedConn) bool { return !c.busy }))
-		replaced = l.open[i]
-		l.open = slices.Delete(l.open, i, i+1)
-	}
-	l.open = append(l.open, conn)
-	return replaced
-}
-
-func (l *limitedListener) track(conn net.Conn, state http.ConnState) {
+// track is an http.Server's ConnState, which is called with http.StateNew before a connection is read.
+func (c *connections) track(conn net.Conn, state http.ConnState) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	conn.(*limitedConn).busy = state == http.StateActive
-}
-
-func (c *limitedConn) Close() error {
-	l := c.listener
-	l.mu.Lock()
-	l.open = slices.DeleteFunc(l.open, func(open *limitedConn) bool { return open == c })
-	l.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// reset closes the connection, and drops what the kernel has still to send.
-func (c *limitedConn) reset() {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
 	}
-	_ = c.Conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.open, func(open connection) bool { return open.TCPConn == tcp })
+	switch {
+	case state == http.StateNew:
+		_ = tcp.SetWriteBuffer(sendBufferBytes)
+		if len(c.open) == c.limit {
+			c.logged.Do(func() { c.logger.Info("Closing old connections to accept new ones", "limit", c.limit) })
+			c.closeOldest()
+		}
+		c.open = append(c.open, connection{TCPConn: tcp})
+	case i < 0: // it was replaced
+	case state == http.StateClosed:
+		c.open = slices.Delete(c.open, i, i+1)
+	default:
+		c.open[i].busy = state == http.StateActive
+	}
+}
+
+func (c *connections) closeOldest() {
+	i := max(0, slices.IndexFunc(c.open, func(open connection) bool { return !open.busy }))
+	_ = c.open[i].SetLinger(0) // drop what the kernel has still to send
+	_ = c.open[i].Close()
+	c.open = slices.Delete(c.open, i, i+1)
 }
