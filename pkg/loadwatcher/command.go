@@ -22,7 +22,7 @@ func NewCommand(version string, t Telemetry) *cobra.Command {
 		Use:   "load-watcher",
 		Short: "Serves the load of nodes to several schedulers",
 		Long: `Reads the load of the cluster's nodes from Prometheus, metrics-server, SignalFx or Datadog. It serves the load to any
-number of schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m], GET /watcher/health, /metrics and /healthz.
+number of schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME], GET /watcher/health, /metrics and /healthz.
 
 Flags override the environment variables that they name. Pass a token for the metrics provider in a file or in
 METRICS_PROVIDER_TOKEN. Pass Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,

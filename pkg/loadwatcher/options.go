@@ -36,7 +36,6 @@ type options struct {
 	tlsCertFile, tlsPrivateKeyFile string
 	kubeconfig                     string
 	account                        sources.Account
-	windows                        []time.Duration
 	// load has the defaults of plugin arguments, so that the service and the schedulers agree.
 	load    v1.LoadSpec
 	queries v1.LoadQueries
@@ -44,10 +43,7 @@ type options struct {
 }
 
 func newOptions() *options {
-	o := &options{
-		listenAddress: ":2020", windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
-		logging: logsapi.NewLoggingConfiguration(),
-	}
+	o := &options{listenAddress: ":2020", logging: logsapi.NewLoggingConfiguration()}
 	v1.SetDefaults_LoadSpec(&o.load)
 	v1.SetDefaults_MetricProviderSpec(&o.load.MetricProvider)
 	return o
@@ -125,8 +121,7 @@ func (o *options) settings() []setting {
 		{flag: flagTimeout, value: &p.Timeout.Duration, field: "metricProvider.timeout",
 			usage: "longest duration of a refresh; by default at most half of --max-age"},
 		{flag: "window", value: &o.load.Window.Duration, field: "window",
-			usage: "window of means and deviations, unless a request asks for another"},
-		{flag: "windows", value: &o.windows, usage: "further windows for requests with ?window=; each is read at each refresh"},
+			usage: "window of means and deviations"},
 		{
 			flag: "refresh-interval", value: &o.load.RefreshInterval.Duration, field: "refreshInterval",
 			usage: "time between two refreshes",
@@ -152,8 +147,6 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 			flags.DurationVar(value, s.flag, *value, usage)
 		case *[]string:
 			flags.StringSliceVar(value, s.flag, *value, usage)
-		case *[]time.Duration:
-			flags.DurationSliceVar(value, s.flag, *value, usage)
 		}
 	}
 }
@@ -241,16 +234,6 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	})
 	mistakes := append(mistakesIn(validation.ValidateLoadSpec(nil, &spec)),
 		mistakesIn(validation.ValidateCredentials(nil, &spec))...)
-	for _, window := range o.windows {
-		other := spec
-		other.Window.Duration = window
-		for _, mistake := range mistakesIn(validation.ValidateLoadSpec(nil, &other)) {
-			if mistake.Field == "window" {
-				mistake.Field = "windows"
-				mistakes = append(mistakes, mistake)
-			}
-		}
-	}
 	var errs []error
 	for _, mistake := range mistakes {
 		errs = append(errs, fmt.Errorf("%s: %s", nameOf(settings, mistake.Field), mistake.ErrorBody()))
@@ -272,7 +255,7 @@ func mistakesIn(err error) (all []*field.Error) {
 func nameOf(settings []setting, path string) string {
 	path, _, _ = strings.Cut(path, "[")
 	for i := range settings {
-		if s := &settings[i]; s.field == path || s.flag == path {
+		if s := &settings[i]; s.field == path {
 			return "--" + s.flag + s.variables()
 		}
 	}

@@ -67,7 +67,6 @@ func TestOptions(t *testing.T) {
 	token, kubeconfig := check.File(t, "token", "of-file"), check.File(t, "kubeconfig", "")
 	type settings struct {
 		load       config.LoadSpec
-		windows    []time.Duration
 		kubeconfig string
 		verbosity  logsapi.VerbosityLevel
 	}
@@ -83,7 +82,6 @@ func TestOptions(t *testing.T) {
 				Window: metav1.Duration{Duration: 5 * time.Minute}, RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
 				MaxAge: metav1.Duration{Duration: 5 * time.Minute}, DriftTolerance: 10,
 			},
-			windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
 		}
 	}
 	for _, tc := range []struct {
@@ -121,7 +119,7 @@ func TestOptions(t *testing.T) {
 		{"all other flags", nil,
 			[]string{
 				"--metrics-provider-name=Prometheus", "--metrics-provider-address=http://p", "--dialect=Kubelet", "--node-labels=a,b",
-				"--cpu-query=c", "--memory-query=m", "--timeout=3s", "--window=10m", "--windows=1m,2m", "--refresh-interval=1s",
+				"--cpu-query=c", "--memory-query=m", "--timeout=3s", "--window=10m", "--refresh-interval=1s",
 				"--max-age=1m", "--drift-tolerance=5",
 			},
 			func(s *settings) {
@@ -131,7 +129,6 @@ func TestOptions(t *testing.T) {
 				p.Timeout.Duration = 3 * time.Second
 				s.load.Window.Duration, s.load.RefreshInterval.Duration, s.load.MaxAge.Duration = 10*time.Minute, time.Second, time.Minute
 				s.load.DriftTolerance = 5
-				s.windows = []time.Duration{time.Minute, 2 * time.Minute}
 			}},
 		{"the known environment of SignalFx",
 			map[string]string{
@@ -180,7 +177,7 @@ func TestOptions(t *testing.T) {
 			spec := check.Value(o.complete(fs))(t)
 			want := defaults()
 			tc.want(&want)
-			got := settings{spec, o.windows, o.kubeconfig, o.logging.Verbosity}
+			got := settings{spec, o.kubeconfig, o.logging.Verbosity}
 			check.Equal(t, "settings", want, got, cmp.AllowUnexported(settings{}))
 			// Secrets can be compared, but a diff does not show them.
 			if string(want.load.MetricProvider.Token) != string(got.load.MetricProvider.Token) ||
@@ -263,7 +260,6 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 		{"an impossible node label", nil, prometheus("--node-labels=a,b-c"), []string{"--node-labels", "b-c"}},
 		{"a window too short", nil, prometheus("--window=1s"), []string{"--window", "1s", "10s", "1h"}},
 		{"a window that is none", nil, prometheus("--window=long"), []string{"--window", "long"}},
-		{"one of the windows too long", nil, prometheus("--windows=5m,2h"), []string{"--windows", "2h", "10s", "1h"}},
 		{"refreshes rarer than the age", nil, prometheus("--refresh-interval=10m"), []string{"--refresh-interval", "10m", "maxAge"}},
 		{"an age of nothing", nil, prometheus("--max-age=0"), []string{"--max-age"}},
 		{"a negative timeout", nil, prometheus("--timeout=-1s"), []string{"--timeout", "-1s", "maxAge"}},

@@ -2,7 +2,6 @@ package loadwatcher
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/felixge/httpsnoop"
-	"github.com/prometheus/common/model"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -36,9 +34,8 @@ type serverConfig struct {
 	// publisher publishes the load; nodes are served.
 	publisher *load.Publisher
 	nodes     interface{ Names() []string }
-	// window is served unless a request asks for one of windows. The publisher has all of them.
-	window  time.Duration
-	windows []time.Duration
+	// window is what the publisher has.
+	window time.Duration
 	// trust limits how long a measurement is served.
 	trust load.Trust
 	// telemetry serves /metrics; the server's own metrics are registered with it.
@@ -49,28 +46,24 @@ type serverConfig struct {
 // server serves the API. It encodes a response once a snapshot, or once a second while load expires.
 type server struct {
 	serverConfig
-	responses map[time.Duration]*cachedResponse
-	requests  *metrics.CounterVec
-	handler   http.Handler
+	response cachedResponse
+	requests *metrics.CounterVec
+	handler  http.Handler
 }
 
 // newServer returns the handler. The load of a node is known while it is fresh by its trust.
 //
-//	GET /watcher[?host=NAME][&window=5m]   the load as JSON; 500 without a body before the first load, 404 for an unknown host
-//	GET /watcher/health                    200 while load is known, else 503
-//	GET /healthz                           200
+//	GET /watcher[?host=NAME]   the load as JSON; 500 without a body before the first load, 404 for an unknown host
+//	GET /watcher/health        200 while load is known, else 503
+//	GET /healthz               200
 //	GET /metrics
 func newServer(config serverConfig) *server {
 	s := &server{
-		serverConfig: config, responses: map[time.Duration]*cachedResponse{},
+		serverConfig: config,
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "plimsoll_watcher_requests_total", Help: "Requests by path (other: unknown) and status code.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path", "code"}),
-	}
-	s.windows = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.windows), config.window))))
-	for _, window := range s.windows {
-		s.responses[window] = &cachedResponse{}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathWatcher, s.watcher)
@@ -94,7 +87,7 @@ func (s *server) counted(next http.Handler) http.Handler {
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	if s.responseOver(klog.FromContext(r.Context()), s.window) != nil {
+	if s.cached(klog.FromContext(r.Context())) != nil {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -108,20 +101,15 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the query cannot be parsed: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	window, err := s.windowOf(query.Get("window"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	body := s.responseOver(logger, window)
+	body := s.cached(logger)
 	if body == nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	if host := query.Get("host"); host != "" {
 		now := s.clock.Now()
-		fresh := s.freshLoad(s.publisher.Latest().Over(window), []string{host}, now)
-		if body = s.encode(logger, window, now, fresh.samples); body == nil {
+		fresh := s.freshLoad(s.publisher.Latest().Over(s.window), []string{host}, now)
+		if body = s.encode(logger, now, fresh.samples); body == nil {
 			http.Error(w, "No metrics found for host "+host, http.StatusNotFound)
 			return
 		}
@@ -129,21 +117,6 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body) // it fails only if the client is gone
-}
-
-func (s *server) windowOf(requested string) (time.Duration, error) {
-	if requested == "" {
-		return s.window, nil
-	}
-	window, err := time.ParseDuration(requested)
-	if err == nil && slices.Contains(s.windows, window) {
-		return window, nil
-	}
-	served := make([]string, len(s.windows))
-	for i, window := range s.windows {
-		served[i] = model.Duration(window).String()
-	}
-	return 0, fmt.Errorf("window %q is not served: request one of %s", requested, strings.Join(served, ", "))
 }
 
 const (
@@ -154,7 +127,7 @@ const (
 	minValidity = time.Second
 )
 
-// cachedResponse is the latest response over one window.
+// cachedResponse is the latest response.
 type cachedResponse struct {
 	mu       sync.Mutex
 	snapshot *load.Snapshot
@@ -163,17 +136,16 @@ type cachedResponse struct {
 	body       []byte
 }
 
-// responseOver returns the load of all nodes over a served window as JSON; nil if no load is known. Concurrent calls wait for one
-// to encode it.
-func (s *server) responseOver(logger klog.Logger, window time.Duration) []byte {
-	c, snapshot, now := s.responses[window], s.publisher.Latest(), s.clock.Now()
+// cached returns the load of all nodes as JSON; nil if no load is known. Concurrent calls wait for one to encode it.
+func (s *server) cached(logger klog.Logger) []byte {
+	c, snapshot, now := &s.response, s.publisher.Latest(), s.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.snapshot == snapshot && (c.body == nil || !now.After(c.validUntil)) {
 		return c.body // one without load stays true until there is another snapshot
 	}
-	fresh := s.freshLoad(snapshot.Over(window), s.nodes.Names(), now)
-	c.snapshot, c.body = snapshot, s.encode(logger, window, now, fresh.within(max(2*s.trust.RefreshInterval, minSpread)))
+	fresh := s.freshLoad(snapshot.Over(s.window), s.nodes.Names(), now)
+	c.snapshot, c.body = snapshot, s.encode(logger, now, fresh.within(max(2*s.trust.RefreshInterval, minSpread)))
 	c.validUntil = fresh.until
 	if earliest := now.Add(minValidity); earliest.After(c.validUntil) {
 		c.validUntil = earliest
@@ -217,19 +189,19 @@ func (f freshLoad) within(spread time.Duration) []load.Sample {
 	return slices.DeleteFunc(f.samples, func(s load.Sample) bool { return s.End.Before(earliest) })
 }
 
-// encode returns the samples as a response over window; nil without samples. Momentary samples keep their window of 0.
-// All others get window, even if the source has been read for less time.
+// encode returns the samples as a response; nil without samples. Momentary samples keep their window of 0. All others get the
+// server's, even if the source has been read for less time.
 // The format has one window for all nodes. Too long a window makes pods count as uncovered, which is safer than as covered.
-func (s *server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) []byte {
+func (s *server) encode(logger klog.Logger, now time.Time, samples []load.Sample) []byte {
 	if len(samples) == 0 {
 		return nil
 	}
 	for i := range samples {
 		if samples[i].Window != 0 {
-			samples[i].Window = window
+			samples[i].Window = s.window
 		}
 	}
-	body, err := json.Marshal(wire.FromSamples(s.source, now, window, samples))
+	body, err := json.Marshal(wire.FromSamples(s.source, now, s.window, samples))
 	if err != nil {
 		logger.Error(err, "Load cannot be encoded") // no load that passed load.Stat.Checked does this
 		return nil

@@ -54,7 +54,7 @@ type fixture struct {
 	metrics metrics.KubeRegistry
 }
 
-// newFixture serves a window of 5 minutes and, on request, of 15. It trusts steady nodes for 5 minutes.
+// newFixture serves a window of 5 minutes. It trusts steady nodes for 5 minutes.
 // Nodes that move by 10 points in t are trusted for t, but at least one minute.
 func newFixture(names ...string) *fixture {
 	f := &fixture{nodes: &nodes{names: names}, clock: clocktesting.NewFakeClock(end), metrics: metrics.NewKubeRegistry()}
@@ -63,8 +63,7 @@ func newFixture(names ...string) *fixture {
 	})}
 	f.server = newServer(serverConfig{
 		source: "Prometheus", publisher: load.NewPublisher(), nodes: f.nodes, window: 5 * time.Minute,
-		windows: []time.Duration{15 * time.Minute, 5 * time.Minute},
-		trust:   load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}, telemetry: telemetry,
+		trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}, telemetry: telemetry,
 		clock: f.clock,
 	})
 	return f
@@ -75,16 +74,15 @@ func (f *fixture) publish(loads map[time.Duration]map[string]load.NodeLoad) {
 }
 
 // publishTwo publishes n1, at a quarter of its cpu and half of its memory, and n2 with unknown memory.
-// Windows ended 10 s ago. Over 15 minutes there is n1 alone.
+// Windows ended 10 s ago.
 func (f *fixture) publishTwo() {
 	at := end.Add(-10 * time.Second)
-	five, fifteen := 5*time.Minute, 15*time.Minute
+	five := 5 * time.Minute
 	f.publish(map[time.Duration]map[string]load.NodeLoad{
 		five: {
 			"n1": {load.CPU: measurement(0.25, 0.125, five, at, 0), load.Memory: measurement(0.5, 0, five, at, 0)},
 			"n2": {load.CPU: measurement(1, 0.0625, five, at, 0)},
 		},
-		fifteen: {"n1": {load.CPU: measurement(0.375, 0.25, fifteen, at, 0)}},
 	})
 }
 
@@ -105,23 +103,18 @@ func bodyOf(t *testing.T, resp *http.Response) string {
 	return string(body)
 }
 
-// What is served of publishTwo. The window ends 10 s before 1,700,000,000 and starts 300 s, or 900 s, earlier.
+// What is served of publishTwo. The window ends 10 s before 1,700,000,000 and starts 300 s earlier.
 const (
-	headOf5m = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999690,"end":1699999990},"source":"Prometheus",` +
+	head = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999690,"end":1699999990},"source":"Prometheus",` +
 		`"data":{"NodeMetricsMap":{`
-	headOf15m = `{"timestamp":1700000000,"window":{"duration":"15m","start":1699999090,"end":1699999990},"source":"Prometheus",` +
-		`"data":{"NodeMetricsMap":{`
-	n1Of5m = `"n1":{"metrics":[` +
+	n1 = `"n1":{"metrics":[` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":25},` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"STD","rollup":"5m","value":12.5},` +
 		`{"name":"memory_utilization","type":"Memory","operator":"AVG","rollup":"5m","value":50},` +
 		`{"name":"memory_utilization","type":"Memory","operator":"STD","rollup":"5m","value":0}],"tags":{},"metadata":{"dataCenter":""}}`
-	n2Of5m = `"n2":{"metrics":[` +
+	n2 = `"n2":{"metrics":[` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":100},` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"STD","rollup":"5m","value":6.25}],"tags":{},"metadata":{"dataCenter":""}}`
-	n1Of15m = `"n1":{"metrics":[` +
-		`{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"15m","value":37.5},` +
-		`{"name":"cpu_utilization","type":"CPU","operator":"STD","rollup":"15m","value":25}],"tags":{},"metadata":{"dataCenter":""}}`
 	tail = `}}}`
 )
 
@@ -134,17 +127,11 @@ func TestResponses(t *testing.T) {
 		code                 int
 		contentType, body    string
 	}{
-		{"all nodes, over the window that is configured", "GET", "/watcher", 200, json, headOf5m + n1Of5m + "," + n2Of5m + tail},
-		{"a host", "GET", "/watcher?host=n2", 200, json, headOf5m + n2Of5m + tail},
-		{"an empty host is none", "GET", "/watcher?host=", 200, json, headOf5m + n1Of5m + "," + n2Of5m + tail},
+		{"all nodes, over the window that is configured", "GET", "/watcher", 200, json, head + n1 + "," + n2 + tail},
+		{"a host", "GET", "/watcher?host=n2", 200, json, head + n2 + tail},
+		{"an empty host is none", "GET", "/watcher?host=", 200, json, head + n1 + "," + n2 + tail},
 		{"an unknown host", "GET", "/watcher?host=X", 404, plain, "No metrics found for host X\n"},
 		{"hosts are not told by case", "GET", "/watcher?host=N1", 404, plain, "No metrics found for host N1\n"},
-		{"the window that is configured", "GET", "/watcher?window=5m", 200, json, headOf5m + n1Of5m + "," + n2Of5m + tail},
-		{"another window", "GET", "/watcher?window=15m", 200, json, headOf15m + n1Of15m + tail},
-		{"a host over another window", "GET", "/watcher?host=n1&window=15m", 200, json, headOf15m + n1Of15m + tail},
-		{"a host that is not known over that window", "GET", "/watcher?host=n2&window=15m", 404, plain, "No metrics found for host n2\n"},
-		{"a window that is not served", "GET", "/watcher?window=7m", 400, plain, "window \"7m\" is not served: request one of 5m, 15m\n"},
-		{"a window that is none", "GET", "/watcher?window=long", 400, plain, "window \"long\" is not served: request one of 5m, 15m\n"},
 		{"a query that is none", "GET", "/watcher?host=%zz", 400, plain, "the query cannot be parsed: invalid URL escape \"%zz\"\n"},
 		{"health", "GET", "/watcher/health", 200, "", ""},
 		{"healthz", "GET", "/healthz", 200, "", "ok"},
@@ -259,7 +246,7 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for _, target := range []string{"/watcher", "/watcher/health", "/watcher?window=5m"} {
+			for _, target := range []string{"/watcher", "/watcher/health"} {
 				f.get(t, "GET", target)
 			}
 		})
@@ -270,19 +257,17 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 		check.Equal(t, step+": answers were made", want, f.nodes.asked)
 	}
 	asked("requests at a time", 1)
-	f.get(t, "GET", "/watcher?window=15m")
-	asked("another window", 2)
 	f.publishTwo()
 	f.get(t, "GET", "/watcher")
 	f.get(t, "GET", "/watcher")
-	asked("another snapshot", 3)
+	asked("another snapshot", 2)
 	f.clock.Step(4*time.Minute + 50*time.Second) // the measurements are 5 minutes old
 	f.get(t, "GET", "/watcher")
-	asked("nothing expired", 3)
+	asked("nothing expired", 2)
 	f.clock.Step(time.Millisecond)
 	f.get(t, "GET", "/watcher")
 	f.get(t, "GET", "/watcher")
-	asked("all expired", 4)
+	asked("all expired", 3)
 }
 
 func TestExpiringNodesEncodeOneResponseASecond(t *testing.T) {

@@ -78,11 +78,11 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	}
 	watcher := refresh.NewWatcher(src, src.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
 	watcher.Register(load.Requirements{
-		RefreshInterval: trust.RefreshInterval, Windows: append([]time.Duration{spec.Window.Duration}, o.windows...),
+		RefreshInterval: trust.RefreshInterval, Windows: []time.Duration{spec.Window.Duration},
 	}, trust)
 	s.running.Go(func() { watcher.Run(ctx) })
 	s.server = newServer(serverConfig{
-		source: src.Name(), publisher: watcher.Publisher(), nodes: nodes, window: spec.Window.Duration, windows: o.windows,
+		source: src.Name(), publisher: watcher.Publisher(), nodes: nodes, window: spec.Window.Duration,
 		trust: trust, telemetry: t, clock: clock.RealClock{},
 	})
 	if o.tlsCertFile != "" {

@@ -265,10 +265,9 @@ func TestService_PlainHTTPWithoutToken(t *testing.T) {
 	}{
 		"/watcher": {200, `"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG",` +
 			`"rollup":"5m","value":25}`},
-		"/watcher?window=15m&host=n2": {200, `"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG",` +
-			`"rollup":"15m","value":50}`},
+		"/watcher?host=n2": {200, `"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG",` +
+			`"rollup":"5m","value":100}`},
 		"/watcher?host=n3":             {404, "No metrics found for host n3\n"},
-		"/watcher?window=1h":           {400, "5m, 10m, 15m"},
 		"/healthz":                     {200, "ok"},
 		"/metrics":                     {200, `plimsoll_load_nodes{resource="cpu",source="Prometheus",state="Fresh"} 2`},
 		"/debug/pprof/":                {404, "404"},

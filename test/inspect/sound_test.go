@@ -317,7 +317,7 @@ func loadWatcher(t *testing.T) string {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "load-watcher"),
 		"--listen-address="+address, "--kubeconfig="+shared.AdminKubeconfig, "--metrics-provider-name=Prometheus",
-		"--metrics-provider-address="+shared.Endpoints.Prometheus, "--window=10s", "--windows=10s", "--refresh-interval=1s")
+		"--metrics-provider-address="+shared.Endpoints.Prometheus, "--window=10s", "--refresh-interval=1s")
 	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
