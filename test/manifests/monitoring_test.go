@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
+	resources "github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
@@ -42,7 +43,8 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// TestRecordingRules compares the chart's rules with the series that the scheduler reads.
+// TestRecordingRules compares the chart's rules with the series that the scheduler reads: a rule records at each evaluation what the
+// history of cAdvisor's pods adds up over a time.
 func TestRecordingRules(t *testing.T) {
 	rendered := *one[map[string]any](t, render(t, "recordingRules: {enabled: true, labels: {release: prometheus}}"), "PrometheusRule")
 	data := check.Value(yaml.Marshal(rendered))(t)
@@ -51,11 +53,19 @@ func TestRecordingRules(t *testing.T) {
 	if len(typed.Spec.Groups) != 1 || typed.Spec.Groups[0].Interval != "5m" || promql.RuleInterval != 5*time.Minute {
 		t.Errorf("groups %+v, want one that is evaluated every %v", typed.Spec.Groups, promql.RuleInterval)
 	}
-	var got []promql.RecordingRule
+	var got, want []rule
 	for _, r := range typed.Spec.Groups[0].Rules {
-		got = append(got, promql.RecordingRule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
+		got = append(got, rule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
 	}
-	if diff := cmp.Diff(promql.RecordingRules(), got); diff != "" {
+	family, withoutSum := promql.PodFamilies()[1], strings.NewReplacer("sum_over_time((", "", ")[1h:1m])", "")
+	for r := range resources.ResourceCount {
+		for s := range promql.SumCount {
+			_, recorded, _ := strings.Cut(promql.RecordedHistory(r, s, time.Hour, nil), "sum_over_time(")
+			name, _, _ := strings.Cut(recorded, "{")
+			want = append(want, rule{Record: name, Expr: withoutSum.Replace(family.History(r, s, time.Hour, time.Minute))})
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s",
 			diff)
 	}

@@ -148,21 +148,8 @@ const (
 	SumCount
 )
 
-// RecordingRule is a rule that makes reading the history cheap for Prometheus, even in large clusters.
-type RecordingRule struct{ Record, Expr string }
-
-// RecordingRules returns rules over the series of cAdvisor's pods, with all sums of each workload.
-// Without them the source computes the sums of the past at each start.
-func RecordingRules() (rules []RecordingRule) {
-	f := PodFamilies()[1]
-	for r := range load.ResourceCount {
-		for s := range SumCount {
-			rules = append(rules, RecordingRule{Record: ruleName(r, s), Expr: sumByWorkload(s.of(f.pastUsage(r)))})
-		}
-	}
-	return rules
-}
-
+// ruleName is the name of a rule of the chart, which makes reading the history cheap for Prometheus. Without the rules, Prometheus
+// computes the sums of the past at each start.
 func ruleName(r load.Resource, s Sum) string {
 	resource := [load.ResourceCount]string{load.CPU: "cpu_usage_cores", load.Memory: "memory_usage_bytes"}[r]
 	return fmt.Sprintf("plimsoll:workload_%s:%s", resource, [SumCount]string{"count", "sum", "sum_of_squares"}[s])
