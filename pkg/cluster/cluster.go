@@ -146,21 +146,8 @@ func (c *Cluster) Sources() []Source {
 	return all
 }
 
-// Statistics are statistics of workloads that plugins read, with the result and the route of the last refresh.
-type Statistics struct {
-	provider.StatisticsStatus
-	Route Route
-}
-
 // Statistics returns the statistics of workloads, in the order in which plugins first name their sources.
-func (c *Cluster) Statistics() []Statistics {
-	var all []Statistics
-	for _, s := range c.provider.AllStatistics() {
-		route, _ := c.access.routeOf(s.Spec)
-		all = append(all, Statistics{s, route})
-	}
-	return all
-}
+func (c *Cluster) Statistics() []provider.StatisticsStatus { return c.provider.AllStatistics() }
 
 // PodUsageReader returns a function that reads the usage of a namespace's pods, or of all pods for metav1.NamespaceAll. It may run
 // while another goroutine uses the cluster. It is nil if no profile reads load.

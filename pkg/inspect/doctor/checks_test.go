@@ -99,7 +99,7 @@ func mixed(s *sourceFacts) {
 // learns sets one source of statistics, which knows no workload.
 func learns(status provider.StatisticsStatus) func(*sourceFacts) {
 	status.Publisher = learned.NewPublisher()
-	return func(s *sourceFacts) { s.statistics = []cluster.Statistics{{StatisticsStatus: status}} }
+	return func(s *sourceFacts) { s.statistics = []provider.StatisticsStatus{status} }
 }
 
 // withoutLoad returns the figures of cpu of nodes without load.
@@ -610,6 +610,9 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a token file that only the pod has", func(s *sourceFacts) {
 			s.Err, s.diagnosis = fmt.Errorf("tokenFile t: %w", cluster.ErrNotHere), nil
 		}, "source.answers", Warning, []string{"not checked from here: tokenFile t", "exec deploy/plimsoll"}},
+		{"statistics of a source in the cluster", learns(provider.StatisticsStatus{
+			Label: "pods", WorkloadOutcome: refresh.WorkloadOutcome{Err: cluster.ErrNotHere},
+		}), "source.statistics", Warning, []string{"pods: not checked from here: ", "exec deploy/plimsoll"}},
 		{"a source in the cluster, which the scheduler reads", func(s *sourceFacts) {
 			s.Err, s.diagnosis, s.Adopted = cluster.ErrNotHere, nil, true
 		}, "source.answers", Skipped, []string{"not checked from here, but the scheduler reads it: "}},

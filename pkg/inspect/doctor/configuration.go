@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 func (f *Facts) checkFound() []Result {
@@ -166,11 +168,13 @@ func (f *Facts) AdviseLoadPlugin() []Advice {
 
 // checkStatistics checks the sources of the usage of workloads.
 func (f *Facts) checkStatistics() []Result {
-	return each(f.statistics, func(s cluster.Statistics) []Result {
+	return each(f.statistics, func(s provider.StatisticsStatus) []Result {
 		workloads := s.Publisher.Latest().Len()
-		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(workloads, "workload"), s.Route)
+		message := fmt.Sprintf("%s: statistics of %s", s.Label, text.Count(workloads, "workload"))
 		advice := Advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
 		switch {
+		case errors.Is(s.Err, cluster.ErrNotHere):
+			return Warn(f.adviseInPod("Check in the scheduler's pod:"), "%s: not checked from here: %s", s.Label, OneLine(s.Err))
 		case s.Err != nil:
 			return Fail(advice, "%s: %s", s.Label, OneLine(s.Err))
 		case s.HistoryErr != nil:
@@ -187,7 +191,7 @@ func (f *Facts) checkStatistics() []Result {
 
 // checkPods checks that the sources measure the usage of nearly all pods.
 func (f *Facts) checkPods() []Result {
-	return each(f.statistics, func(s cluster.Statistics) []Result {
+	return each(f.statistics, func(s provider.StatisticsStatus) []Result {
 		advice := f.AdviseRun(cluster.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {

@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
@@ -55,7 +56,7 @@ type Facts struct {
 
 	// sources are the sources of load. If NeedCluster fails, there is one empty source, so that its checks say why.
 	sources    []*sourceFacts
-	statistics []cluster.Statistics
+	statistics []provider.StatisticsStatus
 	lines      []linesFacts
 	// linesOf has the load lines of each reader, by node name.
 	linesOf    map[*reading.Reader]map[string]explain.LoadLine

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // permissionFacts are the permissions of an account. needed counts verbs.
@@ -83,7 +84,7 @@ func (f *Facts) LoadPermissions() (list []cluster.Permission) {
 	if slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == cluster.Aggregation }) {
 		add("nodes", "reads the load of nodes")
 	}
-	if slices.ContainsFunc(f.statistics, func(s cluster.Statistics) bool { return !s.FromPrometheus() }) {
+	if slices.ContainsFunc(f.statistics, func(s provider.StatisticsStatus) bool { return !s.FromPrometheus() }) {
 		add("pods", "learns what workloads use")
 	}
 	return list
