@@ -7,8 +7,23 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	podresource "k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
+
+// From Kubernetes 1.37 on, plugins may act where a pod group does not fit.
+type (
+	PodGroupCycleState       = fwk.PodGroupCycleState
+	PodGroupInfo             = fwk.PodGroupInfo
+	PodGroupPostFilterPlugin = fwk.PodGroupPostFilterPlugin
+	PodGroupPostFilterResult = fwk.PodGroupPostFilterResult
+	PodGroupSchedulingFunc   = fwk.PodGroupSchedulingFunc
+)
+
+// PodGroupCycle returns the state of the cycle that places the pod's group; nil for a pod without a group.
+func PodGroupCycle(state fwk.CycleState) PodGroupCycleState {
+	return state.GetPodGroupSchedulingCycle()
+}
 
 // Kinds returns the kinds that stock plugins read in some minor versions only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }

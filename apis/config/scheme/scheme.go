@@ -47,8 +47,8 @@ const defaultLoadThresholdWeight = 100
 //
 //   - A plugin of multiPoint, preFilter or filter is enabled at preFilter, filter and postFilter.
 //   - LoadThreshold is also enabled at preScore and score: a pod with waived thresholds goes to the least loaded node.
-//   - At postFilter a plugin that the profile does not list is put first. DefaultPreemption is put behind both plugins, unless
-//     the profile lists it at postFilter: the profile's own order is kept.
+//   - At postFilter and podGroupPostFilter, a plugin that the profile does not list is put first. DefaultPreemption is put behind
+//     both plugins, unless the profile lists it there: the profile's own order is kept.
 //   - LoadThreshold gets defaultLoadThresholdWeight where the profile gives it no weight.
 //
 // A plugin that the profile disables at an extension point stays disabled there.
@@ -56,7 +56,9 @@ func setSoftLimitDefaults(cfg *kubeschedulerconfigv1.KubeSchedulerConfiguration)
 	for i := range cfg.Profiles {
 		if plugins := cfg.Profiles[i].Plugins; plugins != nil {
 			enableSoftLimits(plugins)
-			putPreemptionLast(plugins)
+			for _, point := range postFilters(plugins) {
+				putPreemptionLast(plugins, point)
+			}
 			weighLoadThreshold(plugins)
 		}
 	}
@@ -75,11 +77,16 @@ func enableSoftLimits(plugins *kubeschedulerconfigv1.Plugins) {
 			}
 		}
 	}
-	var first []kubeschedulerconfigv1.Plugin
-	for _, name := range limits {
-		if !enables(&plugins.PostFilter, name) && !disables(&plugins.PostFilter, name) {
-			first = append(first, kubeschedulerconfigv1.Plugin{Name: name})
+	for _, point := range postFilters(plugins) {
+		var first []kubeschedulerconfigv1.Plugin
+		for _, name := range limits {
+			if !enables(point, name) && !disables(point, name) {
+				first = append(first, kubeschedulerconfigv1.Plugin{Name: name})
+			}
 		}
+		point.Enabled = slices.Insert(point.Enabled, 0, first...)
+	}
+	for _, name := range limits {
 		if enables(&plugins.MultiPoint, name) {
 			continue // at all other extension points
 		}
@@ -93,13 +100,12 @@ func enableSoftLimits(plugins *kubeschedulerconfigv1.Plugins) {
 			}
 		}
 	}
-	plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, first...)
 }
 
-// putPreemptionLast makes DefaultPreemption run in the order of postFilter's list. The framework runs plugins of multiPoint,
-// such as DefaultPreemption by default, before plugins of postFilter.
-func putPreemptionLast(plugins *kubeschedulerconfigv1.Plugins) {
-	point, last := &plugins.PostFilter, -1
+// putPreemptionLast makes DefaultPreemption run in the order of the point's list. The framework runs plugins of multiPoint, such as
+// DefaultPreemption by default, before plugins of the point.
+func putPreemptionLast(plugins *kubeschedulerconfigv1.Plugins, point *kubeschedulerconfigv1.PluginSet) {
+	last := -1
 	for i, plugin := range point.Enabled {
 		if hasSoftLimit(plugin.Name) && !enables(&plugins.MultiPoint, plugin.Name) {
 			last = i

@@ -3,7 +3,9 @@ package scheme_test
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +52,12 @@ func (l softLimit) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.
 func (l softLimit) PostFilter(
 	context.Context, fwk.CycleState, *corev1.Pod, minor.NodeToStatusReader,
 ) (*minor.PostFilterResult, *fwk.Status) {
+	return nil, nil
+}
+
+func (l softLimit) PodGroupPostFilter(
+	context.Context, minor.PodGroupCycleState, minor.PodGroupInfo, minor.PodGroupSchedulingFunc,
+) (*minor.PodGroupPostFilterResult, *fwk.Status) {
 	return nil, nil
 }
 
@@ -109,8 +117,13 @@ func TestSoftLimitDefaults_RunBeforePreemption(t *testing.T) {
 		{"at Filter, all disabled by the operator but preemption", `plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: "*"}], enabled: [{name: DefaultPreemption}]}}`, []string{"DefaultPreemption"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			enabled := pluginsOf(t, tt.profile).PostFilter // DynamicResources is left out: it evicts no pod
-			check.Equal(t, "order of PostFilter", tt.want, without("DynamicResources", enabled))
+			// DynamicResources is left out: it evicts no pod.
+			check.Equal(t, "order of PostFilter", tt.want, without("DynamicResources", pluginsOf(t, tt.profile).PostFilter))
+			if _, has := reflect.TypeFor[stockconfig.Plugins]().FieldByName("PodGroupPostFilter"); has { // from Kubernetes 1.37 on
+				plugins := pluginsOf(t, strings.ReplaceAll(tt.profile, "postFilter", "podGroupPostFilter"))
+				groups := reflect.ValueOf(*plugins).FieldByName("PodGroupPostFilter").Interface().(stockconfig.PluginSet)
+				check.Equal(t, "order of PodGroupPostFilter", tt.want, without("DynamicResources", groups))
+			}
 		})
 	}
 }

@@ -78,15 +78,12 @@ func (pl *LoadThreshold) PreFilter(
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: a pod that comes or goes changes the NodeInfo, which Filter reads.
-func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { return nil }
+// PreFilterExtensions returns those of the gate. A pod that comes or goes changes the NodeInfo, which Filter reads.
+func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { return pl.Gate }
 
 // Filter rules the node out if it would be above its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if reason := pl.reason(pl.filterState(state, pod), node); reason != "" && !pl.Waived(state) {
-		return pl.Refuse(reason)
-	}
-	return nil
+	return pl.Gate.Filter(state, pod, node, pl.reason(pl.filterState(state, pod), node))
 }
 
 // refuses reports whether the node would be above its load line with the pod on it.

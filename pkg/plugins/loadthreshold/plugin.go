@@ -57,16 +57,17 @@ type LoadThreshold struct {
 }
 
 var (
-	_ minor.PreFilterPlugin   = &LoadThreshold{}
-	_ minor.FilterPlugin      = &LoadThreshold{}
-	_ minor.PostFilterPlugin  = &LoadThreshold{}
-	_ minor.PreScorePlugin    = &LoadThreshold{}
-	_ minor.ScorePlugin       = &LoadThreshold{}
-	_ minor.ScoreExtensions   = &LoadThreshold{}
-	_ minor.EnqueueExtensions = &LoadThreshold{}
-	_ minor.SignPlugin        = &LoadThreshold{}
-	_ explain.UsageExplainer  = &LoadThreshold{}
-	_ explain.LoadReader      = &LoadThreshold{}
+	_ minor.PreFilterPlugin          = &LoadThreshold{}
+	_ minor.FilterPlugin             = &LoadThreshold{}
+	_ minor.PostFilterPlugin         = &LoadThreshold{}
+	_ minor.PodGroupPostFilterPlugin = &LoadThreshold{}
+	_ minor.PreScorePlugin           = &LoadThreshold{}
+	_ minor.ScorePlugin              = &LoadThreshold{}
+	_ minor.ScoreExtensions          = &LoadThreshold{}
+	_ minor.EnqueueExtensions        = &LoadThreshold{}
+	_ minor.SignPlugin               = &LoadThreshold{}
+	_ explain.UsageExplainer         = &LoadThreshold{}
+	_ explain.LoadReader             = &LoadThreshold{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.

@@ -44,15 +44,16 @@ type metric struct {
 }
 
 var (
-	_ minor.PreFilterPlugin   = &NodeMetrics{}
-	_ minor.FilterPlugin      = &NodeMetrics{}
-	_ minor.PostFilterPlugin  = &NodeMetrics{}
-	_ minor.PreScorePlugin    = &NodeMetrics{}
-	_ minor.ScorePlugin       = &NodeMetrics{}
-	_ minor.ScoreExtensions   = &NodeMetrics{}
-	_ minor.EnqueueExtensions = &NodeMetrics{}
-	_ minor.SignPlugin        = &NodeMetrics{}
-	_ explain.Explainer       = &NodeMetrics{}
+	_ minor.PreFilterPlugin          = &NodeMetrics{}
+	_ minor.FilterPlugin             = &NodeMetrics{}
+	_ minor.PostFilterPlugin         = &NodeMetrics{}
+	_ minor.PodGroupPostFilterPlugin = &NodeMetrics{}
+	_ minor.PreScorePlugin           = &NodeMetrics{}
+	_ minor.ScorePlugin              = &NodeMetrics{}
+	_ minor.ScoreExtensions          = &NodeMetrics{}
+	_ minor.EnqueueExtensions        = &NodeMetrics{}
+	_ minor.SignPlugin               = &NodeMetrics{}
+	_ explain.Explainer              = &NodeMetrics{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.
@@ -179,10 +180,11 @@ func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, pod *core
 	if unknown {
 		pl.counters.Fallback(&s.fallbacks, load.Absent)
 	}
-	if m != nil && !pl.Waived(state) {
-		return pl.Refuse(m.reason)
+	reason := ""
+	if m != nil {
+		reason = m.reason
 	}
-	return nil
+	return pl.Gate.Filter(state, pod, node, reason)
 }
 
 // refuses reports whether some rule rules the node out.

@@ -47,6 +47,8 @@ type Gate struct {
 	mu sync.Mutex
 	// granted has the time of each waiver for a pod's next attempt.
 	granted map[types.UID]time.Time
+	// repeated is the attempt of a pod group that PodGroupPostFilter plugins repeat; nil before the first.
+	repeated *groupAttempt
 }
 
 // NewGate returns the gate of the limit on what the snapshots show, and requeues pods until ctx is done.
@@ -61,9 +63,21 @@ func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *e
 
 func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFitsRelax }
 
-// Refuse is the status of a node that the limit rules out. With a strict limit, preemption does not help: measurements fall too
-// late after an eviction.
-func (g *Gate) Refuse(reason string) *fwk.Status {
+// Filter is the status of a node that the limit rules out for a reason, or does not if the reason is empty. With a strict limit,
+// preemption does not help: measurements fall too late after an eviction.
+func (g *Gate) Filter(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo, reason string) *fwk.Status {
+	inGroup := minor.PodGroupCycle(state) != nil
+	if reason == "" && !inGroup || g.Waived(state) {
+		return nil
+	}
+	if inGroup {
+		if attempt := g.groupAttempt(state); attempt != nil {
+			reason = attempt.judge(state, pod, node.Node().Name, reason)
+		}
+		if reason == "" {
+			return nil
+		}
+	}
 	if g.relaxes() {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
 	}
@@ -148,7 +162,11 @@ func outranks(pod, other *corev1.Pod) bool {
 const waiverTTL = 10 * time.Minute
 
 // waiverState says whether a plugin's limit is waived in the cycle.
-type waiverState struct{ waived bool }
+type waiverState struct {
+	waived bool
+	// group is the attempt that the cycle is part of; nil for a pod without a group.
+	group *groupAttempt
+}
 
 func (s waiverState) Clone() fwk.StateData { return s }
 
@@ -164,16 +182,25 @@ func hasAttempt(state fwk.CycleState, plugin string) bool {
 // A signature need not contain the waiver: from a pod of the same signature, the scheduler reuses only a node hint, and runs the
 // filters on that node again.
 func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
-	g.requeuer.forget(pod.UID)
-	g.mu.Lock()
-	_, waived = g.granted[pod.UID]
-	delete(g.granted, pod.UID)
-	g.mu.Unlock()
-	state.Write(g.key, waiverState{waived})
+	if minor.PodGroupCycle(state) != nil {
+		return g.beginInGroup(state, pod)
+	}
+	waived = g.take(pod.UID)
+	state.Write(g.key, waiverState{waived: waived})
 	return waived
 }
 
-func (g *Gate) waive(state fwk.CycleState) { state.Write(g.key, waiverState{true}) }
+// take ends the pod's wait. It reports whether the limit was waived for the attempt that begins.
+func (g *Gate) take(pod types.UID) (waived bool) {
+	g.requeuer.forget(pod)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, waived = g.granted[pod]
+	delete(g.granted, pod)
+	return waived
+}
+
+func (g *Gate) waive(state fwk.CycleState) { state.Write(g.key, waiverState{waived: true}) }
 
 // Waived reports whether the limit is waived in the scheduling cycle.
 func (g *Gate) Waived(state fwk.CycleState) bool {
@@ -235,7 +262,7 @@ func (g *Gate) sufficient(
 	}
 	without := state.Clone()
 	for _, other := range others {
-		without.Write(other.key, waiverState{false}) // it may have been waived for preemption
+		without.Write(other.key, waiverState{}) // it may have been waived for preemption
 	}
 	alone, all := []*Gate{g}, append(slices.Clone(others), g)
 	if g.suffices(ctx, without, pod, nodes, statuses, alone) {
@@ -263,6 +290,9 @@ func (g *Gate) suffices(
 	})
 }
 
+// groupRetryInterval is the time between two tries to retry a group that is not back in the queue yet.
+const groupRetryInterval = 100 * time.Millisecond
+
 // requeueInterval is the longest time between two checks of the waiting pods. Without new measurements, the limit ends as old ones
 // expire.
 const requeueInterval = time.Minute
@@ -276,7 +306,7 @@ type requeuer struct {
 	nodes     corelisters.NodeLister
 	snapshots *estimate.Snapshots
 	clock     clock.Clock
-	// outdated is signaled when a pod starts to wait because of an outdated snapshot.
+	// outdated is signaled when a pod starts to wait because of an outdated snapshot, and when a group is to be retried at once.
 	outdated chan struct{}
 
 	mu      sync.Mutex
@@ -289,6 +319,10 @@ type requeuer struct {
 type waitingPod struct {
 	pod   *corev1.Pod
 	nodes []string
+	// group has the nodes of a pod that stands for its group; nil for other pods. The group is retried until its next attempt begins.
+	group *groupAttempt
+	// now says that the group is retried without waiting for a measurement.
+	now bool
 }
 
 func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
@@ -335,15 +369,40 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		names = q.lastNodes
 	}
 	q.lastNodes = names
-	q.waiting[pod.UID] = waitingPod{pod, names}
+	q.waiting[pod.UID] = waitingPod{pod: pod, nodes: names}
 	q.mu.Unlock()
 	if q.snapshots.Outdated(state) {
-		select {
-		case q.outdated <- struct{}{}:
-		default:
-		}
+		q.wake()
 	}
 	return nil
+}
+
+func (q *requeuer) wake() {
+	select {
+	case q.outdated <- struct{}{}:
+	default:
+	}
+}
+
+// waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow.
+func (q *requeuer) waitForGroup(first *corev1.Pod, attempt *groupAttempt) {
+	if pod, state := attempt.lastRefused(); pod != nil {
+		q.setGroup(first, waitingPod{pod: pod, group: attempt, now: q.snapshots.Outdated(state)})
+	}
+}
+
+// retryGroup retries a group, of which first is the first pod. While the group is being tried, activating it has no effect.
+func (q *requeuer) retryGroup(first *corev1.Pod) {
+	q.setGroup(first, waitingPod{pod: first, now: true})
+}
+
+func (q *requeuer) setGroup(first *corev1.Pod, w waitingPod) {
+	q.mu.Lock()
+	q.waiting[first.UID] = w
+	q.mu.Unlock()
+	if w.now {
+		q.wake()
+	}
 }
 
 // run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a
@@ -351,8 +410,7 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
 	for {
 		published := q.snapshots.Publisher().Published()
-		q.requeue(logger)
-		timer := q.clock.NewTimer(requeueInterval)
+		timer := q.clock.NewTimer(q.requeue(logger))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -365,32 +423,39 @@ func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// requeue requeues the pods for which one of their nodes has room now.
-func (q *requeuer) requeue(logger klog.Logger) {
+// requeue requeues the pods for which one of their nodes has room now. It returns the longest time until the next call.
+func (q *requeuer) requeue(logger klog.Logger) time.Duration {
 	q.mu.Lock()
-	waiting := slices.Collect(maps.Values(q.waiting))
+	waiting := maps.Clone(q.waiting)
 	q.mu.Unlock()
 
-	requeued := map[string]*corev1.Pod{}
+	requeued, next := map[string]*corev1.Pod{}, requeueInterval
 	var done []types.UID
-	for _, w := range waiting {
+	for uid, w := range waiting {
 		pod, err := q.pods.Pods(w.pod.Namespace).Get(w.pod.Name)
 		switch {
 		case err != nil || pod.UID != w.pod.UID || pod.Spec.NodeName != "": // it was deleted or placed in the meantime
-			done = append(done, w.pod.UID)
+			done = append(done, uid)
+		case w.now:
+			requeued[keyOf(pod)], next = pod, groupRetryInterval
+		case w.group != nil:
+			if q.anyHasRoom(pod, w.group.nodes()) {
+				requeued[keyOf(pod)] = pod
+			}
 		case q.anyHasRoom(pod, w.nodes):
-			done = append(done, w.pod.UID)
+			done = append(done, uid)
 			requeued[keyOf(pod)] = pod
 		}
 	}
 	q.forget(done...)
 	if len(requeued) == 0 {
-		return
+		return next
 	}
 	logger.V(4).Info("Nodes may be back below the limit: trying the pods that waited for it",
 		"plugin", q.limit.Plugin, "pods", len(requeued))
 	// Pods that were placed or deleted in the meantime are no longer in the queue, and stay out of it.
 	q.handle.Activate(logger, requeued)
+	return next
 }
 
 func (q *requeuer) anyHasRoom(pod *corev1.Pod, nodes []string) bool {

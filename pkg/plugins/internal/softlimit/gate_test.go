@@ -126,7 +126,7 @@ func (c *cluster) filter(state fwk.CycleState) *framework.NodeToStatus {
 		if by := c.by(state, node); by != "" {
 			status := fwk.NewStatus(fwk.Unschedulable)
 			if g, ok := c.gates[by]; ok {
-				status = g.Refuse("ruled out")
+				status = g.Filter(state, nil, node, "ruled out")
 			} else if by == "Taint" {
 				status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 			}
@@ -182,14 +182,15 @@ func TestGate_SkippedLimit(t *testing.T) {
 }
 
 // No pod is evicted for a limit that is not relaxed.
-func TestGate_Refuse(t *testing.T) {
+func TestGate_Filter(t *testing.T) {
 	c := newCluster(t, nil)
 	for whenNoneFits, want := range map[config.WhenNoneFits]fwk.Code{
 		config.WhenNoneFitsRelax: fwk.Unschedulable,
 		// Preemption tries only nodes whose status is Unschedulable.
 		config.WhenNoneFitsReject: fwk.UnschedulableAndUnresolvable,
 	} {
-		check.Equal(t, fmt.Sprint(whenNoneFits, ": Code"), want, c.gate(t, "Limit", whenNoneFits).Refuse("above the limit").Code())
+		status := c.gate(t, "Limit", whenNoneFits).Filter(framework.NewCycleState(), nil, nil, "above the limit")
+		check.Equal(t, fmt.Sprint(whenNoneFits, ": Code"), want, status.Code())
 	}
 }
 
