@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
 // LoadSpecOf returns the arguments that all plugins of this project share; nil if args are those of another plugin.
@@ -91,6 +92,11 @@ func (a *TargetLoadPackingArgs) Packs() bool { return true }
 
 // Packs reports whether the plugin prefers used nodes, up to its target.
 func (a *PredictedPeakArgs) Packs() bool { return a.Strategy == StrategyPack }
+
+// SpreadsUnasked reports whether the plugin spreads pods without constraints of their own.
+func (a *IncrementalPodTopologySpreadArgs) SpreadsUnasked() bool {
+	return a.DefaultingType == schedulerconfig.SystemDefaulting || len(a.DefaultConstraints) > 0
+}
 
 // PowerModels are arguments of a plugin that scores by power models.
 type PowerModels interface {

@@ -61,8 +61,8 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 	if err := validateReplacements(cfg, options.LoadPlugins); err != nil {
 		return nil, nil, err
 	}
-	return cfg, slices.Concat(unknownPlugins(root), overriddenFields(root, cfg, options.Flags),
-		queries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
+	return cfg, slices.Concat(unknownPlugins(root), unusedArguments(root, cfg, options.LoadPlugins),
+		overriddenFields(root, cfg, options.Flags), queries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
 }
 
 // completeFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.

@@ -1,6 +1,7 @@
 package configlint_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,7 +254,10 @@ func TestCheck_Queries(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			check.Equal(t, "result", tt.want, findingsOf(t, tt.config))
+			all := slices.DeleteFunc(findingsOf(t, tt.config), func(f finding.Finding) bool { return f.Code == finding.ArgumentsUnused })
+			if len(all) > 0 || len(tt.want) > 0 {
+				check.Equal(t, "result", tt.want, all)
+			}
 		})
 	}
 }
@@ -298,7 +302,7 @@ leaderElection: {leaderElect: false}
 func TestFinding(t *testing.T) {
 	f := finding.Finding{Code: finding.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"}}
 	check.Equal(t, "keys and values", []any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}}, f.KeysAndValues())
-	const want = `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`
+	const want = `"The metric has no effect: it neither scores nor rejects a node" field="f" line=3 name="n" advice="a" similar=["s"]`
 	check.Equal(t, "text", want, f.String())
 }
 

@@ -19,8 +19,7 @@ import (
 // unknownPlugins reports plugins that do not exist, in all lists of plugins and in pluginConfig. The stock scheduler refuses them
 // only where they are enabled.
 func unknownPlugins(root *yaml.Node) (findings []finding.Finding) {
-	plugins := slices.Sorted(maps.Keys(stock.NewInTreeRegistry()))
-	plugins = append(plugins, config.PluginNames()...)
+	plugins := knownPlugins()
 	check := func(code finding.Code, entries *yaml.Node, path string) {
 		for i, plugin := range items(entries) {
 			name := entry(plugin, "name")
@@ -47,6 +46,32 @@ func unknownPlugins(root *yaml.Node) (findings []finding.Finding) {
 			check(finding.PluginDisabled, entry(set, "disabled"), at+".disabled")
 		}
 		check(finding.PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig")
+	}
+	return findings
+}
+
+func knownPlugins() []string {
+	return append(slices.Sorted(maps.Keys(stock.NewInTreeRegistry())), config.PluginNames()...)
+}
+
+// unusedArguments reports arguments of plugins that the profile does not enable, or not where they read the arguments.
+func unusedArguments(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) (findings []finding.Finding) {
+	for i, node := range items(entry(root, "profiles")) {
+		p := profile{of: &cfg.Profiles[i], plugins: cfg.Profiles[i].Plugins}
+		for j, c := range items(entry(node, "pluginConfig")) {
+			name, advice := text(entry(c, "name")), "enable the plugin, or remove its arguments"
+			unused := !Builds(p.of, name)
+			if k := slices.IndexFunc(plugins, func(plugin Plugin) bool { return plugin.Name == name }); k >= 0 && !unused {
+				advice = "enable the plugin at score, too, or remove its arguments"
+				unused = plugins[k].ScoresByLoad && p.weight(name) == 0 && !plugins[k].Limits(ArgsOf(p.of, name)).Filters
+			}
+			if unused && slices.Contains(knownPlugins(), name) {
+				findings = append(findings, finding.Finding{
+					Code: finding.ArgumentsUnused, Field: fmt.Sprintf("profiles[%d].pluginConfig[%d]", i, j), Line: c.Line,
+					Details: []any{"name", name}, Advice: advice,
+				})
+			}
+		}
 	}
 	return findings
 }
@@ -127,14 +152,22 @@ func queries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 						finding.CheckLoadQuery(path+"metricProvider.queries.memory", q.Memory, provider))
 				}
 			}
-			for k, metric := range config.MetricsOf(pluginConfig.Args) {
+			p := profile{of: &cfg.Profiles[i], plugins: cfg.Profiles[i].Plugins}
+			metrics := config.MetricsOf(pluginConfig.Args)
+			rejects := slices.ContainsFunc(metrics, func(m config.NodeMetric) bool { return m.Reject != "" }) // else see unusedArguments
+			unscored := rejects && Builds(p.of, pluginConfig.Name) && p.weight(pluginConfig.Name) == 0
+			for k, metric := range metrics {
 				path := fmt.Sprintf("%smetrics[%d].", path, k)
 				findings = append(findings, finding.CheckQuery(path+"query", metric.Query, metric.Query)...)
-				if metric.Weight == 0 && metric.Reject == "" {
-					findings = append(findings, finding.Finding{
-						Code: finding.MetricUnused, Field: path + "weight", Details: []any{"name", metric.Name},
-						Advice: "give it a weight or a reject rule, or remove it", YAML: "weight: 1\n",
-					})
+				f := finding.Finding{
+					Code: finding.MetricUnused, Field: path + "weight", Details: []any{"name", metric.Name},
+					Advice: "give it a weight or a reject rule, or remove it", YAML: "weight: 1\n",
+				}
+				if metric.Weight > 0 {
+					f.Advice, f.YAML = "enable the plugin at score, too, or give the metric a reject rule, or remove it", ""
+				}
+				if metric.Reject == "" && (metric.Weight == 0 || unscored) {
+					findings = append(findings, f)
 				}
 			}
 		}

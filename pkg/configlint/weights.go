@@ -1,6 +1,7 @@
 package configlint
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -76,17 +77,17 @@ type Limits struct {
 func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) []finding.Finding {
 	var findings []finding.Finding
 	for i := range cfg.Profiles {
-		p := profile{path: fmt.Sprintf("profiles[%d]", i), plugins: cfg.Profiles[i].Plugins}
+		p := profile{path: fmt.Sprintf("profiles[%d]", i), of: &cfg.Profiles[i], plugins: cfg.Profiles[i].Plugins}
 		if p.plugins == nil {
 			continue
 		}
-		beside := p.besideRequests(&cfg.Profiles[i], plugins)
+		beside := p.besideRequests(plugins)
 		findings = append(findings, p.outweighed(cfg.Extenders, plugins, beside != "")...)
 		findings = append(findings, p.withoutRequests(beside)...)
 		for _, plugin := range plugins {
 			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
 			findings = append(findings, p.limitFindings(plugin.Name, limits)...)
-			if plugin.Replaces != "" && Builds(&cfg.Profiles[i], plugin.Name) {
+			if plugin.Replaces != "" && Builds(p.of, plugin.Name) {
 				findings = append(findings, p.replacementFindings(plugin)...)
 			}
 		}
@@ -120,6 +121,7 @@ func Builds(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) bool {
 
 type profile struct {
 	path    string
+	of      *kubeschedulerconfig.KubeSchedulerProfile
 	plugins *kubeschedulerconfig.Plugins
 }
 
@@ -195,7 +197,7 @@ type Balance struct {
 // Balances returns the balance of each profile that scores by load.
 func Balances(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) (all []Balance) {
 	for i := range cfg.Profiles {
-		p := profile{plugins: cfg.Profiles[i].Plugins}
+		p := profile{of: &cfg.Profiles[i], plugins: cfg.Profiles[i].Plugins}
 		if p.plugins == nil {
 			continue
 		}
@@ -210,7 +212,8 @@ func Balances(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plu
 // stockByRequests are the stock plugins that score by requests. They count together.
 var stockByRequests = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
-// fromSpecs are the stock plugins that score by the pod's and the nodes' own preferences. They may have more weight than load.
+// fromSpecs are the stock plugins that score by the pod's and the nodes' own preferences. They may have more weight than load, unless
+// they score pods that ask for nothing.
 var fromSpecs = []string{
 	names.TaintToleration, names.NodeAffinity, names.InterPodAffinity, names.PodTopologySpread, names.DynamicResources,
 }
@@ -231,7 +234,7 @@ func (p *profile) balance(extenders []kubeschedulerconfig.Extender, plugins []Pl
 		}
 	}
 	for _, name := range p.scorers() {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) || p.scoresUnasked(name) {
 			other(name, p.weight(name))
 		}
 	}
@@ -243,6 +246,19 @@ func (p *profile) balance(extenders []kubeschedulerconfig.Extender, plugins []Pl
 	return b
 }
 
+// scoresUnasked reports whether the plugin scores pods that ask for nothing, by default constraints or by added affinity.
+func (p *profile) scoresUnasked(plugin string) bool {
+	switch args := ArgsOf(p.of, plugin).(type) {
+	case *kubeschedulerconfig.PodTopologySpreadArgs:
+		return args.DefaultingType == kubeschedulerconfig.SystemDefaulting || len(args.DefaultConstraints) > 0
+	case interface{ SpreadsUnasked() bool }:
+		return args.SpreadsUnasked()
+	case *kubeschedulerconfig.NodeAffinityArgs:
+		return args.AddedAffinity != nil && len(args.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	}
+	return false
+}
+
 // hostOf returns the host of a URL, without credentials.
 func hostOf(address string) string {
 	if u, err := url.Parse(address); err == nil {
@@ -252,11 +268,11 @@ func hostOf(address string) string {
 }
 
 // besideRequests names a plugin that belongs beside scores by requests. It is empty if another plugin by load does not.
-func (p *profile) besideRequests(of *kubeschedulerconfig.KubeSchedulerProfile, plugins []Plugin) (name string) {
+func (p *profile) besideRequests(plugins []Plugin) (name string) {
 	for _, plugin := range plugins {
 		switch {
 		case !plugin.ScoresByLoad || p.weight(plugin.Name) == 0:
-		case plugin.BesideRequests == nil || !plugin.BesideRequests(ArgsOf(of, plugin.Name)):
+		case plugin.BesideRequests == nil || !plugin.BesideRequests(ArgsOf(p.of, plugin.Name)):
 			return ""
 		default:
 			name = plugin.Name
@@ -282,46 +298,47 @@ func (p *profile) withoutRequests(name string) []finding.Finding {
 	}}
 }
 
-// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load. They may have
-// more if load belongs beside them.
+// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load. They, and
+// defaults for pods that ask for nothing, may have more if load belongs beside requests.
 func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin, besideRequests bool) []finding.Finding {
 	b := p.balance(extenders, plugins)
 	load := b.ByLoad.total()
-	if load == 0 {
-		return nil
-	}
-	var others []Swing
+	others := slices.DeleteFunc(b.Others, func(other Swing) bool {
+		return other.total() <= load || besideRequests && p.scoresUnasked(other.names[0])
+	})
 	if b.ByRequests.total() >= load && !besideRequests {
-		others = append(others, b.ByRequests)
+		others = slices.Insert(others, 0, b.ByRequests)
 	}
-	for _, other := range b.Others {
-		if other.total() > load {
-			others = append(others, other)
-		}
-	}
-	if len(others) == 0 {
+	if load == 0 || len(others) == 0 {
 		return nil
 	}
-	var shown []string
-	disable := ""
+	shown, yaml, enough, disable := []string(nil), "", int64(0), ""
 	for _, other := range others {
 		shown = append(shown, other.String())
 		for _, name := range other.names {
-			if p.weight(name) > 0 { // an extender is no plugin
+			switch {
+			case p.scoresUnasked(name): // and should go on
+				enough = max(enough, 2*other.total()+1)
+			case p.weight(name) > 0: // an extender is no plugin
 				disable += "    - name: " + name + "\n"
 			}
 		}
 	}
 	advice := "give the plugins by load more weight, or the extender less"
+	if enough > 0 {
+		heaviest := b.ByLoad.names[slices.Index(b.ByLoad.weights, slices.Max(b.ByLoad.weights))]
+		yaml = fmt.Sprintf("plugins:\n  score:\n    enabled:\n    - name: %s\n      weight: %d\n", heaviest, enough)
+		advice = "give the plugins by load more weight"
+	}
 	if disable != "" {
-		disable = "plugins:\n  score:\n    disabled:\n" + disable
+		yaml = cmp.Or(yaml, "plugins:\n  score:\n") + "    disabled:\n" + disable
 		advice = "give the plugins by load more weight, or disable the others at score: they still filter"
 	}
 	return []finding.Finding{{
 		Code: finding.LoadOutweighed, Field: p.path + ".plugins.score",
 		Details: []any{"byLoad", b.ByLoad.String(), "others", strings.Join(shown, "; ")},
 		Advice:  advice,
-		YAML:    disable,
+		YAML:    yaml,
 	}}
 }
 
@@ -359,7 +376,7 @@ func (p *profile) limitFindings(name string, limits Limits) (findings []finding.
 		report(finding.LimitUnweighted, "score", fmt.Sprintf("      weight: %d\n", max(enough, 2*others)),
 			"enable it at score with more weight than all other plugins together", "weight", weight, "others", others)
 	}
-	if limits.Filters && weight > 0 && !filters {
+	if limits.Filters && Builds(p.of, name) && !filters {
 		report(finding.LimitUnfiltered, "filter", "", "enable it at filter, too")
 	}
 	if limits.Waives && filters && !enables(p.plugins, &p.plugins.PreFilter, name) {

@@ -12,12 +12,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-const byRequestsDisabled = `plugins:
-  score:
-    disabled:
+const byRequestsDisabled = `    disabled:
     - name: NodeResourcesFit
     - name: NodeResourcesBalancedAllocation
 `
+
+// weighted returns YAML that gives a plugin a weight at score.
+func weighted(plugin, weight string) string {
+	return "plugins:\n  score:\n    enabled:\n    - name: " + plugin + "\n      weight: " + weight + "\n"
+}
 
 func TestCheck_Weights(t *testing.T) {
 	outvoted := func(line int, byLoad, byRequests string) finding.Finding {
@@ -27,8 +30,18 @@ func TestCheck_Weights(t *testing.T) {
 			Line:    line,
 			Details: []any{"byLoad", byLoad, "others", byRequests},
 			Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
-			YAML:    byRequestsDisabled,
+			YAML:    "plugins:\n  score:\n" + byRequestsDisabled,
 		}
+	}
+	// Default spreading has weight 2. It needs 2*2 + 1, and goes on.
+	const spreading = "PodTopologySpread 2 x 100 = 200"
+	outspread := func(line int, plugin, byRequests string) finding.Finding {
+		f := outvoted(line, plugin+" 1 x 100 = 100", byRequests+spreading)
+		f.Advice, f.YAML = "give the plugins by load more weight", weighted(plugin, "5")
+		if byRequests != "" {
+			f.Advice, f.YAML = f.Advice+", or disable the others at score: they still filter", f.YAML+byRequestsDisabled
+		}
+		return f
 	}
 	unweighted := func(line int, weight, others int64, yaml string) finding.Finding {
 		return finding.Finding{
@@ -37,7 +50,7 @@ func TestCheck_Weights(t *testing.T) {
 			Line:    line,
 			Details: []any{"name", "LoadThreshold", "weight", weight, "others", others},
 			Advice:  "enable it at score with more weight than all other plugins together",
-			YAML:    "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
+			YAML:    weighted("LoadThreshold", yaml),
 		}
 	}
 	unfiltered := func(plugin string) finding.Finding {
@@ -67,7 +80,7 @@ func TestCheck_Weights(t *testing.T) {
 	}{
 		// Both stock plugins have weight 1, as has a plugin without a weight.
 		{"without a weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking}]}}\n",
-			[]finding.Finding{outvoted(4, "TargetLoadPacking 1 x 100 = 100", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
+			[]finding.Finding{outspread(4, "TargetLoadPacking", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200; ")}},
 		{"as much weight", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 2}]}\n",
 			[]finding.Finding{outvoted(5, "TargetLoadPacking 2 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		{"more weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 3}]}}\n", nil},
@@ -79,14 +92,14 @@ func TestCheck_Weights(t *testing.T) {
 		{"a plugin that belongs beside scores by requests", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment}]}}\n", nil},
 		{"the same with other arguments", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}]}\n" +
 			"  pluginConfig: [{name: LowRiskOverCommitment, args: {unlimitedPods: Unlimited}}]\n",
-			[]finding.Finding{outvoted(5, "LowRiskOverCommitment 1 x 100 = 100", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
+			[]finding.Finding{outspread(5, "LowRiskOverCommitment", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200; ")}},
 		{"the same without scores by requests", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment}]}\n",
 			[]finding.Finding{{
 				Code: finding.RequestScoresMissing, Field: "profiles[0].plugins.score", Line: 5, Details: []any{"name", "LowRiskOverCommitment"},
 				Advice: "enable plugins at score that score by requests",
 				YAML:   "plugins:\n  score:\n    enabled:\n    - name: NodeResourcesFit\n    - name: NodeResourcesBalancedAllocation\n",
 			}}},
-		{"the same with other arguments alone", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment}]}\n" +
+		{"the same with other arguments alone", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment, weight: 2}]}\n" +
 			"  pluginConfig: [{name: LowRiskOverCommitment, args: {unlimitedPods: Unlimited}}]\n", nil},
 		{"the same beside another plugin by load", "profiles:\n- plugins: {score: {" + disabled +
 			", enabled: [{name: LowRiskOverCommitment}, {name: TargetLoadPacking}]}}\n", nil},
@@ -95,7 +108,7 @@ func TestCheck_Weights(t *testing.T) {
 		{"a stock plugin with a weight of its own", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: NodeResourcesFit, weight: 9}]}\n",
 			[]finding.Finding{outvoted(5, "TargetLoadPacking 5 x 100 = 500", "NodeResourcesFit 9 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 1000")}},
 		{"under multiPoint", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: TargetLoadPacking}]}\n",
-			[]finding.Finding{outvoted(4, "TargetLoadPacking 1 x 100 = 100", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
+			[]finding.Finding{outspread(4, "TargetLoadPacking", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200; ")}},
 		// ImageLocality moves a node by up to 100 x 100, the plugin by load by 5 x 100.
 		{"another plugin with more weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: ImageLocality, weight: 100}]}\n    score: {" + disabled +
 			", enabled: [{name: TargetLoadPacking, weight: 5}]}\n",
@@ -142,7 +155,52 @@ func TestCheck_Weights(t *testing.T) {
 		{"a limit that is never waived and not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n" +
 			"  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
 		{"rules that do not filter", "profiles:\n- plugins:\n    filter: {}\n    score: {" + disabled + ", enabled: [{name: NodeMetrics}]}\n" + metrics + "reject: '> 5'}\n",
-			[]finding.Finding{unfiltered("NodeMetrics")}},
+			[]finding.Finding{outspread(6, "NodeMetrics", ""), unfiltered("NodeMetrics")}},
+		{"a metric that only scores, of a plugin that only filters", "profiles:\n- plugins:\n    filter: {enabled: [{name: NodeMetrics}]}\n" +
+			"    preFilter: {enabled: [{name: NodeMetrics}]}\n" + metrics + "weight: 2}\n      - {name: other, query: b, prefer: Lower, reject: '> 5'}\n",
+			[]finding.Finding{{
+				Code: finding.MetricUnused, Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 12, Details: []any{"name", "m"},
+				Advice: "enable the plugin at score, too, or give the metric a reject rule, or remove it",
+			}}},
+		{"rules of a plugin that neither scores nor filters", "profiles:\n- plugins:\n    filter: {disabled: [{name: NodeMetrics}]}\n    preFilter: {enabled: [{name: NodeMetrics}]}\n" +
+			metrics + "weight: 2, reject: '> 5'}\n", []finding.Finding{unfiltered("NodeMetrics")}},
+		// Weight 0 counts as 1.
+		{"default spreading beside weight 0", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: TargetLoadPacking, weight: 0}]}\n",
+			[]finding.Finding{outspread(5, "TargetLoadPacking", "")}},
+		{"default spreading beside no weight under multiPoint", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: TargetLoadPacking}]}\n" +
+			"    score: {" + disabled + "}\n", []finding.Finding{outspread(6, "TargetLoadPacking", "")}},
+		{"default spreading beside as much weight", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: TargetLoadPacking, weight: 2}]}\n", nil},
+		{"default spreading by the plugin that replaces the stock one", "profiles:\n- plugins:\n    multiPoint: {disabled: [{name: PodTopologySpread}], " +
+			"enabled: [{name: IncrementalPodTopologySpread, weight: 2}]}\n    score: {" + disabled + ", enabled: [{name: TargetLoadPacking}]}\n",
+			[]finding.Finding{func() finding.Finding {
+				f := outspread(6, "TargetLoadPacking", "")
+				f.Details[3] = "Incremental" + spreading
+				return f
+			}()}},
+		{"no default spreading", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: TargetLoadPacking}]}\n" +
+			"  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]\n", nil},
+		{"affinity that the profile adds", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: TargetLoadPacking, weight: 2}, {name: NodeAffinity, weight: 3}]}\n" +
+			"  pluginConfig: [{name: NodeAffinity, args: {addedAffinity: {preferredDuringSchedulingIgnoredDuringExecution: " +
+			"[{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}}]\n",
+			[]finding.Finding{{ // 2*3 + 1
+				Code: finding.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 5, Advice: "give the plugins by load more weight",
+				Details: []any{"byLoad", "TargetLoadPacking 2 x 100 = 200", "others", "NodeAffinity 3 x 100 = 300"}, YAML: weighted("TargetLoadPacking", "7"),
+			}}},
+
+		{"arguments of a plugin that is not enabled", "profiles:\n- pluginConfig:\n  - {name: TargetLoadPacking, args: {targetUtilization: 50}}\n", []finding.Finding{{
+			Code: finding.ArgumentsUnused, Field: "profiles[0].pluginConfig[0]", Line: 5, Details: []any{"name", "TargetLoadPacking"},
+			Advice: "enable the plugin, or remove its arguments",
+		}}},
+		{"arguments of a stock plugin that is disabled", "profiles:\n- plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}\n  pluginConfig:\n" +
+			"  - {name: PodTopologySpread, args: {defaultingType: List}}\n", []finding.Finding{{
+			Code: finding.ArgumentsUnused, Field: "profiles[0].pluginConfig[0]", Line: 6, Details: []any{"name", "PodTopologySpread"},
+			Advice: "enable the plugin, or remove its arguments",
+		}}},
+		{"arguments of a plugin that only prepares scores", "profiles:\n- plugins: {preScore: {enabled: [{name: TargetLoadPacking}]}}\n  pluginConfig:\n" +
+			"  - {name: TargetLoadPacking, args: {targetUtilization: 50}}\n", []finding.Finding{{
+			Code: finding.ArgumentsUnused, Field: "profiles[0].pluginConfig[0]", Line: 6, Details: []any{"name", "TargetLoadPacking"},
+			Advice: "enable the plugin at score, too, or remove its arguments",
+		}}},
 		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
 			[]finding.Finding{{
 				Code: finding.MetricUnused, Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
@@ -236,7 +294,7 @@ profiles:
 	}
 	want := []string{
 		"TargetLoadPacking 5 x 100 = 500", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200",
-		"Mine 1 x 100 = 100", "ImageLocality 1 x 100 = 100", "extender e 2 x 100 = 200",
+		"Mine 1 x 100 = 100", "PodTopologySpread 2 x 100 = 200", "ImageLocality 1 x 100 = 100", "extender e 2 x 100 = 200",
 	}
 	check.Equal(t, "result", want, got)
 }

@@ -28,6 +28,7 @@ const (
 	LimitUnfiltered Code = "LimitUnfiltered"
 	LimitNotWaived  Code = "LimitNotWaived"
 	MetricUnused    Code = "MetricUnused"
+	ArgumentsUnused Code = "ArgumentsUnused"
 	StockBeside     Code = "StockPluginBeside"
 	StockWeight     Code = "StockPluginWeight"
 
@@ -53,7 +54,8 @@ func (c Code) String() string {
 		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
 		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
 		StockWeight:          "The plugin replaces a stock plugin, and has another weight",
-		MetricUnused:         "The metric has no effect: its weight is 0, and it rejects no node",
+		MetricUnused:         "The metric has no effect: it neither scores nor rejects a node",
+		ArgumentsUnused:      "The arguments have no effect: the profile does not enable the plugin where it reads them",
 	}[c]
 }
 
