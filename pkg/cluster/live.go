@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // Connection is a connection to the API server. Its clients refuse requests that could change the cluster, with ErrReadOnly.
@@ -54,11 +56,7 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 	server.Path = "/" + strings.Trim(server.Path, "/") // JoinPath makes a relative path of an empty one
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next: next, prefix: server.Path} })
 	c.QPS = -1 // a few requests; priority and fairness of the API server are enough
-	client, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, err
-	}
-	typed, err := kubernetes.NewForConfigAndClient(c, client)
+	typed, client, err := newClient(c)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +64,15 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 		KubeConfig: c, Client: typed, Namespace: namespace, InPod: inPod, http: client, server: server,
 		namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
 	}, nil
+}
+
+func newClient(c *rest.Config) (kubernetes.Interface, *http.Client, error) {
+	client, err := httpclient.ForAPIServer(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	typed, err := kubernetes.NewForConfigAndClient(c, client)
+	return typed, client, err
 }
 
 // In returns a connection whose user works in the namespace.
@@ -98,8 +105,15 @@ func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrReadOnly)
 	}
+	if token, ok := r.Context().Value(forwardedToken{}).(string); ok { // here, because client-go logs the headers that it is passed
+		r = r.Clone(r.Context())
+		r.Header.Set(provider.TokenHeader, token)
+	}
 	return t.next.RoundTrip(r)
 }
+
+// forwardedToken is the key of a context's token for a pod behind the API server's proxy.
+type forwardedToken struct{}
 
 // reads reports whether a request only reads. A GET of a pod's exec, attach or portforward, or of a node's proxy, can run commands.
 // A GET through the proxy of a service or pod counts as reading: schedulers and the shadow are read that way.

@@ -14,7 +14,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/utils/clock"
@@ -98,7 +97,8 @@ func (r *loadReader) request(ctx context.Context, withStatistics bool) (*provide
 	if r.direct {
 		request, err = r.toAddress(ctx, pod, port)
 	} else {
-		request, err = r.throughProxy(ctx, pod, port)
+		request, err = r.podProxy(r.workload.Namespace, pod, port, provider.ServedPath), r.renew(ctx)
+		ctx = context.WithValue(ctx, forwardedToken{}, r.token)
 	}
 	if err != nil {
 		return nil, err
@@ -161,11 +161,6 @@ func (r *loadReader) renew(ctx context.Context) error {
 	return nil
 }
 
-func (r *loadReader) throughProxy(ctx context.Context, pod, port string) (*rest.Request, error) {
-	err := r.renew(ctx)
-	return r.podProxy(r.workload.Namespace, pod, port, provider.ServedPath).SetHeader(provider.TokenHeader, r.token), err
-}
-
 // podProxy requests a path of a pod through the API server, which forwards no credentials of the user.
 func (c *Connection) podProxy(namespace, pod, port, path string) *rest.Request {
 	return c.Client.CoreV1().RESTClient().Get().Namespace(namespace).Resource("pods").Name("https:" + pod + ":" + port).
@@ -192,7 +187,7 @@ func (r *loadReader) toAddress(ctx context.Context, pod, port string) (*rest.Req
 		}
 		own.Host = "https://" + net.JoinHostPort(leaders.Items[0].Status.PodIP, port)
 	}
-	client, err := kubernetes.NewForConfig(own)
+	client, _, err := newClient(own)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -18,14 +21,39 @@ import (
 )
 
 // TestLoadReader_SendsNoCredentials expects that the leader's pod sees neither the user's token nor that of the pod's own account, but one
-// of the account that may only read load. After an error, the reader asks again a minute later.
+// of the account that may only read load. A server to which the leader redirects sees no request, and of an error's body only the
+// beginning is read. No token is logged. After an error, the reader asks again a minute later.
 func TestLoadReader_SendsNoCredentials(t *testing.T) {
 	const own, granted = "own-token", "granted-token"
-	var leads bool
+	var log bytes.Buffer
+	logging, state := flag.NewFlagSet("", flag.ContinueOnError), klog.CaptureState()
+	defer state.Restore()
+	klog.InitFlags(logging)
+	check.OK(t, logging.Parse([]string{"-logtostderr=false", "-v=7"})) // client-go logs headers
+	klog.SetOutput(&log)
+	var leads, redirects, babbles bool
+	cut := make(chan bool, 1)
 	var seen []http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	defer other.Close()
 	pod := http.NewServeMux()
 	pod.HandleFunc("GET "+provider.ServedPath, func(w http.ResponseWriter, r *http.Request) {
 		seen = append(seen, r.Header)
+		if redirects {
+			http.Redirect(w, r, other.URL, http.StatusFound)
+			return
+		}
+		if babbles {
+			w.WriteHeader(http.StatusInternalServerError)
+			var err error
+			for range 64 { // MiB, more than sockets hold
+				if err == nil {
+					_, err = w.Write(make([]byte, 1<<20))
+				}
+			}
+			cut <- err != nil
+			return
+		}
 		check.OK(t, json.NewEncoder(w).Encode(map[string]any{"apiVersion": provider.ServedVersion, "version": "v1"}))
 	})
 	leader := httptest.NewTLSServer(pod)
@@ -81,6 +109,17 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 			check.Equal(t, "requests", 1, len(seen))
 			token := seen[0].Get(provider.TokenHeader) + strings.TrimPrefix(seen[0].Get("Authorization"), "Bearer ")
 			check.Equal(t, "token", granted, token)
+			redirects = true
+			check.Error(t, read(), "credentials of the API server are not sent")
+			redirects, babbles = false, true
+			clock.Step(retryLoad)
+			check.Error(t, read(), "")
+			babbles = false
+			check.Equal(t, "the error's body was cut", true, <-cut)
 		})
 	}
+	klog.Flush()
+	check.Contains(t, log.String(), provider.ServedPath)
+	check.Lacks(t, log.String(), granted)
+	check.Lacks(t, log.String(), own)
 }

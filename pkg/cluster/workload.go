@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -212,7 +211,7 @@ func (c *Connection) Metrics(
 		own := rest.CopyConfig(c.KubeConfig)
 		// The certificate is self-signed, and the connection does not leave the pod.
 		own.Host, own.TLSClientConfig = "https://localhost:"+metricsPort(w), rest.TLSClientConfig{Insecure: true}
-		client, err := kubernetes.NewForConfig(own)
+		client, _, err := newClient(own)
 		if err != nil {
 			return nil, "", err
 		}

@@ -198,11 +198,11 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 			"redirected to %s://%s, where the credentials are not sent: set the address to where the service is",
 			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))}
 	}
-	return CheckRedirectCount(via)
+	return checkRedirectCount(via)
 }
 
-// CheckRedirectCount fails after as many requests as net/http sends.
-func CheckRedirectCount(via []*http.Request) error {
+// checkRedirectCount fails after as many requests as net/http sends.
+func checkRedirectCount(via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,9 +19,11 @@ import (
 
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/sigv4"
+	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/httpconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // useConfigFile sets what follows from the HTTPConfigFile. The library reads the files that it names again when they change.
@@ -228,4 +231,41 @@ func hideOne(text, secret string) string {
 		text = text[:start] + "…" + text[end:]
 	}
 	return text
+}
+
+// ForAPIServer returns a client for requests of client-go. It sends the credentials to the first server alone, and cuts the bodies
+// of errors, which client-go reads whole.
+func ForAPIServer(cfg *rest.Config) (*http.Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedErrors{next} })
+	shared, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	client := *shared
+	client.CheckRedirect = checkOrigin
+	return &client, nil
+}
+
+// checkOrigin follows redirects within the API server's origin alone: client-go would send its credentials elsewhere.
+func checkOrigin(req *http.Request, via []*http.Request) error {
+	if !SameOrigin(req.URL, via[0].URL) {
+		return fmt.Errorf("redirected to %s://%s, where the credentials of the API server are not sent",
+			text.Excerpt(req.URL.Scheme), text.Excerpt(req.URL.Host))
+	}
+	return checkRedirectCount(via)
+}
+
+// boundedErrors cuts the bodies of errors.
+type boundedErrors struct{ http.RoundTripper }
+
+func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && resp.StatusCode/100 != 2 {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, errorBodyBytes), resp.Body}
+	}
+	return resp, err
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"runtime"
 	"slices"
 	"time"
@@ -31,8 +29,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/jsonstream"
 )
-
-const errorBodyBytes = 4 << 10
 
 // Source reads the resource metrics API. It is not safe for concurrent use.
 type Source struct {
@@ -58,41 +54,15 @@ func newClient(cfg *rest.Config) (rest.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	// Warnings are the server's to write, and would be logged at each refresh.
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedErrors{next} })
-	shared, err := rest.HTTPClientFor(cfg)
+	bounded, err := httpclient.ForAPIServer(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 	}
-	bounded := *shared
-	bounded.CheckRedirect = checkRedirect
-	client, err := metricsclient.NewForConfigAndClient(cfg, &bounded)
+	client, err := metricsclient.NewForConfigAndClient(cfg, bounded)
 	if err != nil {
 		return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 	}
 	return client.RESTClient(), nil
-}
-
-// checkRedirect follows redirects within the API server's origin alone: client-go would send its credentials elsewhere.
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	if !httpclient.SameOrigin(req.URL, via[0].URL) {
-		return fmt.Errorf("redirected to %s://%s, where the credentials of the API server are not sent",
-			text.Excerpt(req.URL.Scheme), text.Excerpt(req.URL.Host))
-	}
-	return httpclient.CheckRedirectCount(via)
-}
-
-// boundedErrors cuts the bodies of errors, which the client reads whole. readItems bounds other responses.
-type boundedErrors struct{ http.RoundTripper }
-
-func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(req)
-	if err == nil && resp.StatusCode/100 != 2 {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, errorBodyBytes), resp.Body}
-	}
-	return resp, err
 }
 
 // Name implements source.Source.
