@@ -401,6 +401,7 @@ extraEnv: null
 extraVolumes: null
 extraVolumeMounts: null
 port: null
+loadPort: null
 hostNetwork: null
 dnsPolicy: null
 terminationGracePeriodSeconds: null

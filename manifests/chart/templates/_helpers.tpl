@@ -48,6 +48,10 @@ count. */ -}}
 {{- .Values.port | default 10259 -}}
 {{- end -}}
 
+{{- define "plimsoll.loadPort" -}}
+{{- ternary 10269 .Values.loadPort (kindIs "invalid" .Values.loadPort) -}}
+{{- end -}}
+
 {{- /* The image, by default for the cluster's minor version or, if the cluster is newer than all images, for the newest. */ -}}
 {{- define "plimsoll.image" -}}
 {{- with .Values.image -}}
