@@ -542,6 +542,14 @@ func TestMake_Brakes(t *testing.T) {
 			}
 		}
 	}
+	// manyShapes adds 201 workloads, one more than maxShapes.
+	manyShapes := func(f *fixture, change func(spec *corev1.PodSpec, name string)) {
+		unusable(f)
+		for i := range 201 {
+			name := fmt.Sprint("many-", i)
+			change(&f.pod(name, name, "c", "1m").Spec, name)
+		}
+	}
 	// otherPool adds two nodes of unknown load, of pool x.
 	otherPool := func(f *fixture) {
 		f.nodes = []string{"a", "b", "c", "x-1", "x-2"}
@@ -577,6 +585,41 @@ func TestMake_Brakes(t *testing.T) {
 			f.pods["web-2"].OwnerReferences[0].Kind, f.c.Unprotected = "DaemonSet", []api.Protection{api.SingleReplicas}
 			f.pods["web-2"].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, "tried"},
+		{"protected pods tolerate them", func(f *fixture) {
+			unusable(f)
+			f.pods["web-2"].OwnerReferences[0] = metav1.OwnerReference{Kind: "Job", UID: "job", Controller: ptr.To(true)}
+			f.pods["web-2"].Spec.Tolerations, f.c.Unprotected = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []api.Protection{api.SingleReplicas}
+		}, "tried"},
+		{"a pod that is not ready tolerates them", func(f *fixture) {
+			unusable(f)
+			f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].Status.Conditions = "db", nil
+			f.pods["web-2"].Spec.Tolerations, f.c.Unprotected = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []api.Protection{api.SingleReplicas}
+		}, "2 of 5 nodes have unknown load, more than 20 %: t-1, t-2"},
+		{"too many pods differ in what nodes they select", func(f *fixture) {
+			manyShapes(f, func(spec *corev1.PodSpec, name string) { spec.NodeSelector = map[string]string{"only": name} })
+		}, "2 of 5 nodes have unknown load, more than 20 %: t-1, t-2"},
+		{"many pods differ in what pods they avoid", func(f *fixture) {
+			manyShapes(f, func(spec *corev1.PodSpec, name string) {
+				spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+					{TopologyKey: "name", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+				}}}
+			})
+		}, "tried"},
+		{"nodes are down", func(f *fixture) { // 4 of 10 are more than a fifth
+			f.nodes = strings.Split("abcdefghij", "")
+			f.cpu["d"], f.cpu["e"], f.cpu["f"] = 0.5, 0.5, 0.5
+			down := []string{
+				"not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable",
+			}
+			f.change = func(n *corev1.Node) {
+				if _, known := f.cpu[n.Name]; known {
+					return
+				}
+				for _, condition := range down {
+					n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "node.kubernetes.io/" + condition, Effect: corev1.TaintEffectNoSchedule})
+				}
+			}
+		}, "4 of 10 nodes have unknown load, more than 20 %: g, h, i, j"},
 		{"nodes of another pool are of unknown load", func(f *fixture) {
 			otherPool(f)
 			f.c.NodeThresholds = []config.NodeThresholds{{NodeSelector: map[string]string{"pool": "x"}}}

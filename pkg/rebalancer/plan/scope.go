@@ -22,7 +22,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // poolKey tells pools of nodes apart: by the nodeThresholds of the rebalancer, then by those of the filter. See explain.LoadLine.
@@ -111,8 +110,14 @@ const MaxUnclear = 3
 // virtualNodes are labels of nodes that are no machines: a cloud's, whose load nothing measures.
 var virtualNodes = []map[string]string{{"type": "virtual-kubelet"}, {"eks.amazonaws.com/compute-type": "fargate"}}
 
-// maxShapes bounds the comparisons. Beyond it, each node counts that a pod without tolerations could use.
+// maxShapes bounds the comparisons. Beyond it, each node counts that is not virtual and not cordoned.
 const maxShapes = 200
+
+// conditionTaints are those of a node's conditions. They keep pods off a node that is down, which must count as unknown.
+var conditionTaints = []string{
+	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure,
+	corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable,
+}
 
 // shape is what keeps pods off nodes.
 type shape struct {
@@ -121,7 +126,7 @@ type shape struct {
 }
 
 // usableNodes returns whether the pods that may move can use a node at all. A usable node is no virtual node and is not cordoned,
-// and one of the pods tolerates and selects the node.
+// and one of the pods tolerates and selects the node. Pods that are not ready count: their node may be down.
 func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 	type template struct {
 		owner    types.UID
@@ -132,22 +137,25 @@ func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 		for _, of := range info.GetPods() {
 			pod := of.GetPod()
 			owner := metav1.GetControllerOfNoCopy(pod)
-			if owner == nil || !slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName) ||
-				!p.c.Namespaces.Selects(pod.Namespace) || sim.LeavesWithNode(pod) != "" {
+			if owner == nil || !slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName) {
 				continue
 			}
 			of := template{owner.UID, pod.Labels[appsv1.ControllerRevisionHashLabelKey]}
-			if seen[of] {
+			if stays := protection(pod, p.c, 0, p.Now); seen[of] || stays != "" && stays != NotRunning {
 				continue
 			}
 			seen[of] = true
-			key, err := json.Marshal([]any{pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations})
-			if err == nil {
+			var required *corev1.NodeSelector
+			if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+				required = affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			}
+			if key, err := json.Marshal([]any{pod.Spec.NodeSelector, required, pod.Spec.Tolerations}); err == nil {
 				shapes[string(key)] = shape{nodeaffinity.GetRequiredNodeAffinity(pod), pod.Spec.Tolerations}
 			}
 		}
 	}
-	if len(shapes) == 0 || len(shapes) > maxShapes {
+	all := len(shapes) > maxShapes
+	if len(shapes) == 0 {
 		shapes = map[string]shape{"": {nodes: nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{})}}
 	}
 	return func(node *corev1.Node) bool {
@@ -156,7 +164,7 @@ func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 			return false
 		}
 		for _, s := range shapes {
-			if s.canUse(node) {
+			if all || s.canUse(node) {
 				return true
 			}
 		}
@@ -166,7 +174,8 @@ func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 
 func (s *shape) canUse(node *corev1.Node) bool {
 	keepsOff := func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		return (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) &&
+			!slices.Contains(conditionTaints, t.Key)
 	}
 	matches, err := s.nodes.Match(node)
 	return err == nil && matches && minor.Tolerates(klog.Background(), feature.Features{}, node.Spec.Taints, s.tolerations, keepsOff)
