@@ -21,7 +21,7 @@ import (
 const (
 	// measuredEnd is the end of the measurement, as the time since the last pod was bound. measuredOver is its length: thirty samples
 	// even out the error of one.
-	measuredEnd  = time.Minute
+	measuredEnd  = 40 * time.Second
 	measuredOver = 30 * time.Second
 	// ingestion is how much later Prometheus stores a sample.
 	ingestion = 2 * time.Second

@@ -70,7 +70,7 @@ func requestsLieResult() contestResult {
 func TestRequestsLie(t *testing.T) {
 	want := `40 pods at once for each profile; each requests 100m and uses 200m of 8 cores.
 Requests are small on busy-* nodes, and large on quiet-* nodes.
-A bar is a node's CPU 30 to 60 s after all pods were bound, ◎ the target at 40 %, +n its pods.
+A bar is a node's CPU 10 to 40 s after all pods were bound, ◎ the target at 40 %, +n its pods.
 A measurement may be off by one pod's share: a node is above the target only above 42.5 %.
           plimsoll                                     default-scheduler
 quiet-01  █···········◎·················   4.0 %       █···········◎·················   4.0 %
@@ -133,7 +133,7 @@ func TestBurst(t *testing.T) {
 	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
 	want := `100 pods at once for each profile; each requests 100m and uses 100m of 8 cores.
 One node is idle, nine request 2 cores and use 1.63 to 2.83.
-A bar is a node's CPU 30 to 60 s after all pods were bound, ◎ the target at 40 %, +n its pods.
+A bar is a node's CPU 10 to 40 s after all pods were bound, ◎ the target at 40 %, +n its pods.
 A measurement may be off by one pod's share: a node is above the target only above 41.25 %.
           plimsoll-1m                                  default-scheduler
 idle      ████████····◎·················  26.2 % +21   ███████████·◎·················  35.0 % +28
