@@ -40,15 +40,6 @@ const (
 //
 // It checks credentials only withCredentials: outside of the scheduler's pod, the pod's files and environment cannot be read.
 func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, withCredentials bool) error {
-	profiles := 0
-	for i := range cfg.Profiles {
-		if slices.ContainsFunc(cfg.Profiles[i].PluginConfig, isOurs) {
-			profiles++
-		}
-	}
-	if v := at(field.NewPath("profiles")); !v.atMost(maxProfiles, profiles, "profiles with load plugins") {
-		return v.errs.ToAggregate()
-	}
 	var errs []error
 	for i := range cfg.Profiles {
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
@@ -222,12 +213,6 @@ func (v validator) required(format string, args ...any) {
 
 func (v validator) forbidden(format string, args ...any) {
 	v.add(field.Forbidden(v.path, fmt.Sprintf(format, args...)))
-}
-
-// atMost refuses a list that is too long, without its content. It reports whether the list is short enough.
-func (v validator) atMost(most, n int, what string) bool {
-	v.check(n <= most, fmt.Sprintf("%d %s", n, what), "must be at most %d %s: remove the others", most, what)
-	return n <= most
 }
 
 // oneOf accepts the allowed values, which the error lists.

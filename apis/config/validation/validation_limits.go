@@ -47,15 +47,13 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 // ValidateNodeThresholds validates the thresholds of pools of nodes, found at path.
 func ValidateNodeThresholds(path *field.Path, pools []config.NodeThresholds) field.ErrorList {
 	v := at(path)
-	if v.atMost(maxPowerModels, len(pools), "pools") {
-		for i := range pools {
-			pool := v.index(i)
-			if len(pools[i].NodeSelector) == 0 || pools[i].Thresholds == (config.Thresholds{}) {
-				pool.required("must have a nodeSelector, and cpu or memory: write them, such as {nodeSelector: {pool: batch}, cpu: 90}")
-			}
-			pool.child("nodeSelector").nodeSelector(pools[i].NodeSelector)
-			pool.thresholds(pools[i].Thresholds)
+	for i := range pools {
+		pool := v.index(i)
+		if len(pools[i].NodeSelector) == 0 || pools[i].Thresholds == (config.Thresholds{}) {
+			pool.required("must have a nodeSelector, and cpu or memory: write them, such as {nodeSelector: {pool: batch}, cpu: 90}")
 		}
+		pool.child("nodeSelector").nodeSelector(pools[i].NodeSelector)
+		pool.thresholds(pools[i].Thresholds)
 	}
 	return *v.errs
 }
@@ -100,30 +98,14 @@ func sourceOf(spec *config.LoadSpec) string {
 }
 
 func (v validator) exemptions(exempt *config.Exemption) {
-	if classes := v.child("priorityClassNames"); classes.atMost(maxExemptions, len(exempt.PriorityClassNames), "priority classes") {
-		for i, name := range exempt.PriorityClassNames {
-			if name == "" {
-				classes.index(i).required("must name a priority class: write one, or remove the entry")
-			}
+	for i, name := range exempt.PriorityClassNames {
+		if name == "" {
+			v.child("priorityClassNames").index(i).required("must name a priority class: write one, or remove the entry")
 		}
 	}
-	v.child("podSelector").selector(exempt.PodSelector)
-	v.child("namespaceSelector").selector(exempt.NamespaceSelector)
-}
-
-func (v validator) selector(selector *metav1.LabelSelector) {
-	if selector == nil {
-		return
-	}
-	expressions := v.child("matchExpressions")
-	ok := v.child("matchLabels").atMost(maxExemptions, len(selector.MatchLabels), "labels") &&
-		expressions.atMost(maxExemptions, len(selector.MatchExpressions), "requirements")
-	for i := 0; ok && i < len(selector.MatchExpressions); i++ {
-		ok = expressions.index(i).child("values").atMost(maxExemptions, len(selector.MatchExpressions[i].Values), "values")
-	}
-	if ok {
-		v.add(metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, v.path)...)
-	}
+	options := metav1validation.LabelSelectorValidationOptions{}
+	v.add(metav1validation.ValidateLabelSelector(exempt.PodSelector, options, v.path.Child("podSelector"))...)
+	v.add(metav1validation.ValidateLabelSelector(exempt.NamespaceSelector, options, v.path.Child("namespaceSelector"))...)
 }
 
 func (v validator) whenNoneFits(whenNoneFits config.WhenNoneFits) {
@@ -147,9 +129,6 @@ func (v validator) nodeMetrics(args *config.NodeMetricsArgs) {
 		metrics.required("add at least one metric, with its name, its query and which values to prefer")
 	}
 	v.whenNoneFits(args.WhenNoneFits)
-	if !metrics.atMost(maxMetrics, len(args.Metrics), "metrics") {
-		return
-	}
 	names := sets.New[string]()
 	for i := range args.Metrics {
 		metric, at := &args.Metrics[i], metrics.index(i)
@@ -261,31 +240,20 @@ func (v validator) peakSpec(spec *config.PeakSpec) {
 	v.maxLimitRequestRatio(spec.MaxLimitRequestRatio)
 }
 
-const (
-	// maxPowerModels bounds the models by label: each node is compared with all of them when it changes.
-	maxPowerModels      = 1000
-	maxPowerModelLabels = 32
-	// maxPower bounds each term of a model, in its own unit, so that no difference of two overflows.
-	maxPower = 1e15
-)
+// maxPower bounds each term of a model, in its own unit, so that no difference of two overflows.
+const maxPower = 1e15
 
 func (v validator) peaks(args *config.PeaksArgs) {
 	v.missingLoad(args.MissingLoad)
 	v.child("nodePowerModel").powerModels(args.NodePowerModel)
-	models := v.child("nodePowerModels")
-	if !models.atMost(maxPowerModels, len(args.NodePowerModels), "models") {
-		return
-	}
 	for i, m := range args.NodePowerModels {
-		models.index(i).child("nodeSelector").nodeSelector(m.NodeSelector)
-		models.index(i).powerModel(m.PowerModel)
+		model := v.child("nodePowerModels").index(i)
+		model.child("nodeSelector").nodeSelector(m.NodeSelector)
+		model.powerModel(m.PowerModel)
 	}
 }
 
 func (v validator) nodeSelector(selector map[string]string) {
-	if !v.atMost(maxPowerModelLabels, len(selector), "labels") {
-		return
-	}
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		for _, problem := range slices.Concat(utilvalidation.IsQualifiedName(key), utilvalidation.IsValidLabelValue(selector[key])) {
 			v.key(key).check(false, selector[key],

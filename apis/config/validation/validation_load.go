@@ -23,17 +23,11 @@ const (
 	minRefreshInterval = time.Second
 )
 
-// Bounds of what is read from the file, far above what anybody needs. Without them a broken file could
-// exhaust the scheduler's memory, or delay its start by minutes.
+// Bounds of queries: a server refuses longer ones.
 const (
 	maxQueryBytes = 16 << 10
 	// maxHostedQueryBytes is less: SignalFx takes queries in URLs.
 	maxHostedQueryBytes = 4 << 10
-	maxNodeLabels       = 32
-	maxMetrics          = 100
-	maxProfiles         = 100
-	// maxExemptions bounds each list that every pod is compared with: priority classes, requirements of a selector, values of one.
-	maxExemptions = 100
 )
 
 // ValidateLoadSpec validates the arguments that all plugins share.
@@ -137,9 +131,6 @@ func (v validator) seriesSelector(provider *config.MetricProviderSpec) {
 func (v validator) nodeLabels(names []string) {
 	if len(names) == 0 {
 		v.required("at least one label must name a series' node: write it, or leave the field out for the default labels")
-	}
-	if !v.atMost(maxNodeLabels, len(names), "labels") {
-		return
 	}
 	seen := sets.New[string]()
 	for i, label := range names {
