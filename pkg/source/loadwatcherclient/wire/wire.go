@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -301,8 +302,8 @@ func FromSamples(source string, made time.Time, window time.Duration, samples []
 		}
 	}
 	return &Document{
-		Timestamp: made.Unix(), Window: Window{Duration: formatDuration(window), Start: end.Add(-window).Unix(), End: end.Unix()},
-		Source: source, Data: Data{NodeMetricsMap: hosts},
+		Timestamp: made.Unix(), Source: source, Data: Data{NodeMetricsMap: hosts},
+		Window: Window{Duration: model.Duration(window).String(), Start: end.Add(-window).Unix(), End: end.Unix()},
 	}
 }
 
@@ -313,8 +314,8 @@ func appendMetrics(metrics []Metric, resourceType string, stat load.Stat, window
 	}
 	metric := func(operator string, value float64) Metric {
 		return Metric{
-			Name: strings.ToLower(resourceType) + "_utilization", Type: resourceType, Operator: operator, Rollup: formatDuration(window),
-			Value: &value,
+			Name: strings.ToLower(resourceType) + "_utilization", Type: resourceType, Operator: operator, Value: &value,
+			Rollup: model.Duration(window).String(),
 		}
 	}
 	if window == 0 {
@@ -328,15 +329,3 @@ func appendMetrics(metrics []Metric, resourceType string, stat load.Stat, window
 }
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
-// formatDuration returns 15m where time.Duration.String returns 15m0s.
-func formatDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -310,21 +309,6 @@ func TestFromSamples_RoundTrip(t *testing.T) {
 	d := check.Value(Decode(bytes.NewReader(content), MaxBytes))(t)
 	got := check.Value(d.Samples())(t)
 	check.Equal(t, "samples after the wire", want, got, cmpopts.EquateNaNs())
-}
-
-func TestFormatDuration(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		5 * time.Minute:  "5m",
-		10 * time.Minute: "10m",
-		15 * time.Minute: "15m",
-		90 * time.Second: "1m30s",
-		10 * time.Second: "10s",
-		time.Hour:        "1h",
-		10 * time.Hour:   "10h",
-		0:                "0s",
-	} {
-		check.Equal(t, fmt.Sprintf("formatDuration(%v)", d), want, formatDuration(d))
-	}
 }
 
 func FuzzDecode(f *testing.F) {
