@@ -60,16 +60,11 @@ func OpenPods(ctx context.Context, cluster source.Cluster, spec config.LoadSpec,
 	if !spec.ReadsPodsFromPrometheus() {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
-	address, client, err := ReachPrometheus(ctx, spec, access)
+	address, client, err := access.Reach(ctx, spec, spec.MetricProvider.Address, clientConfigOf(spec))
 	if err != nil {
 		return nil, err
 	}
 	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: client}, cluster.Pods)
-}
-
-// ReachPrometheus returns the URL and the settings by which the Prometheus of a spec is reached.
-func ReachPrometheus(ctx context.Context, spec config.LoadSpec, access Access) (string, httpclient.Config, error) {
-	return access.Reach(ctx, spec, spec.MetricProvider.Address, clientConfigOf(spec))
 }
 
 // clientConfigOf returns the settings of the HTTP client that the spec asks for.
