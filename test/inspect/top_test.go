@@ -220,7 +220,7 @@ func TestTop_Errors(t *testing.T) {
 	}{
 		{[]string{"top", "worker-1"}, "write nodes or pods"},
 		{[]string{"top", "nodes", "none"}, `nodes "none" not found`},
-		{[]string{"top", "pods"}, "name of one node"},
+		{[]string{"top", "pods", "-n", "none"}, "there is no namespace none"},
 		{[]string{"top", "pods", "none"}, `nodes "none" not found`},
 		{[]string{"top", "--sort", "size"}, `--sort: "size"; write one of cpu, line, memory, name`},
 		{[]string{"top", "nodes", "--sort-by", "size"}, `--sort: "size"`},

@@ -134,33 +134,36 @@ func (x *run) decidable(all []*corev1.Pod) (pods []*corev1.Pod, others int) {
 	return pods, others
 }
 
+const nowhere, stays, together = "no node", "stays", "several plugins together"
+
 // Print implements Result. It begins with what changes: pods that no node takes, then those that would go elsewhere.
 func (r *NamespaceExplanation) Print(p *terminal.Printer) {
-	pods := slices.SortedStableFunc(slices.Values(r.Pods), func(a, b PodDecision) int { return int(a.change() - b.change()) })
-	var count [stays + 1]int
-	var rows [][]string
-	var plugins []string
+	var stuck, moving, staying [][]string
 	by := map[string]int{}
-	for i := range pods {
-		change := pods[i].change()
-		if count[change]++; change == elsewhere {
-			by[cmp.Or(pods[i].decidedBy(), "no plugin alone")]++
+	for _, d := range r.Pods {
+		switch row := d.row(); row[2] {
+		case nowhere:
+			stuck = append(stuck, row)
+		case stays:
+			staying = append(staying, row)
+		default:
+			if row[4] == "-" {
+				row[4] = together
+			}
+			moving = append(moving, row)
+			by[row[4]]++
 		}
-		rows = append(rows, pods[i].row())
-	}
-	for _, plugin := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
-		plugins = append(plugins, fmt.Sprintf("%d by %s", by[plugin], plugin))
 	}
 	lead := fmt.Sprintf("%d of %s of namespace %s would go elsewhere now, each by itself",
-		count[elsewhere], text.Count(len(pods), "pod"), r.Namespace)
-	if plugins != nil {
-		lead += ": " + strings.Join(plugins, ", ")
+		len(moving), text.Count(len(r.Pods), "pod"), r.Namespace)
+	for i, plugin := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
+		lead += fmt.Sprintf("%s%d by %s", [...]string{": ", ", "}[min(i, 1)], by[plugin], plugin)
 	}
-	if count[nowhere] > 0 {
-		lead += fmt.Sprintf(". No node takes %d", count[nowhere])
+	if stuck != nil {
+		lead += fmt.Sprintf(". No node takes %d", len(stuck))
 	}
-	p.Printf("%s.\nExplained: %d of %s. Configuration: %s\n", lead, len(pods), text.Count(r.Total, "pod"), r.Configuration)
-	if rows != nil {
+	p.Printf("%s.\nExplained: %d of %s. Configuration: %s\n", lead, len(r.Pods), text.Count(r.Total, "pod"), r.Configuration)
+	if rows := slices.Concat(stuck, moving, staying); rows != nil {
 		p.Printf("\n")
 		terminal.TextTable([]string{"POD", "NODE", "WOULD-GO-TO", "POINTS-BEHIND", "DECIDED-BY"}, rows).Print(p, true)
 	}
@@ -169,46 +172,19 @@ func (r *NamespaceExplanation) Print(p *terminal.Printer) {
 	}
 }
 
-// change is what a decision changes for its pod.
-type change int
-
-const (
-	nowhere change = iota
-	elsewhere
-	stays
-)
-
-func (d *PodDecision) change() change {
+func (d *PodDecision) row() []string {
+	deciding := text.Each(d.Decision.Deciding, func(by Deciding) string { return by.Plugin })
+	row := []string{d.Pod.Name, cmp.Or(d.Pod.Node, "-"), firstNames(d.Decision.Nodes), "-", cmp.Or(strings.Join(deciding, ", "), "-")}
+	p := d.Placement
 	switch {
 	case len(d.Decision.Nodes) == 0:
-		return nowhere
-	case d.Placement != nil && !d.Placement.Differs:
-		return stays
+		row[2] = nowhere
+	case p != nil && !p.Differs:
+		row[2], row[3] = stays, "0"
 	}
-	return elsewhere
-}
-
-// decidedBy names the plugins that alone decided; empty if there are none.
-func (d *PodDecision) decidedBy() string {
-	if d.Placement != nil && d.Placement.RuledOutBy != "" {
-		return d.Placement.RuledOutBy
-	}
-	return strings.Join(text.Each(d.Decision.Deciding, func(by Deciding) string { return by.Plugin }), ", ")
-}
-
-func (d *PodDecision) row() []string {
-	row := []string{d.Pod.Name, cmp.Or(d.Pod.Node, "-"), "-", "-", cmp.Or(d.decidedBy(), "-")}
-	switch d.change() {
-	case nowhere:
-		row[2] = "no node"
-	case stays:
-		row[2], row[3] = "stays", "0"
-	case elsewhere:
-		row[2] = firstNames(d.Decision.Nodes)
-	}
-	switch p := d.Placement; {
+	switch {
 	case p != nil && p.RuledOutBy != "":
-		row[3] = "ruled out"
+		row[3], row[4] = "ruled out", p.RuledOutBy
 	case p != nil && p.Rank > 0:
 		row[3] = strconv.FormatInt(p.Behind, 10)
 	}

@@ -132,15 +132,11 @@ func (x *printer) ruledOut(groups []RuledOut) {
 func limits(list []explain.Limit) string {
 	var texts []string
 	for _, l := range list {
-		text := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
-		var terms []string
-		for _, t := range l.Terms {
-			terms = append(terms, fmt.Sprintf("%s %.1f", t.Name, t.Value))
+		limit := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
+		if len(l.Terms) > 0 {
+			limit += ": " + strings.Join(text.Each(l.Terms, func(t explain.Term) string { return fmt.Sprintf("%s %.1f", t.Name, t.Value) }), ", ")
 		}
-		if terms != nil {
-			text += ": " + strings.Join(terms, ", ")
-		}
-		texts = append(texts, text)
+		texts = append(texts, limit)
 	}
 	return strings.Join(texts, "; ")
 }

@@ -66,7 +66,7 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar((*string)(&o.selected.Order), "sort", string(ByLine), "one of "+strings.Join(orders(), ", "))
+	flags.StringVar(&o.selected.Order, "sort", ByLine, "one of "+orders())
 	flags.BoolVar(&o.selected.Reverse, "reverse", false, "sort in the opposite order")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of the nodes, such as key1=value1,key2=value2")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "print the nodes after each refresh of the load, until interrupted")
@@ -84,7 +84,7 @@ func (o *topOptions) validate(names []string) (err error) {
 		return err
 	}
 	if keys[o.selected.Order] == nil {
-		return cluster.OptionErrorf("--sort: %q; write one of %s", o.selected.Order, strings.Join(orders(), ", "))
+		return cluster.OptionErrorf("--sort: %q; write one of %s", o.selected.Order, orders())
 	}
 	if o.selected.Selector, err = labels.Parse(o.selector); err != nil {
 		return cluster.OptionErrorf("--selector: %w", err)

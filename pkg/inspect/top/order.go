@@ -10,36 +10,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Order is an order of nodes.
-type Order string
-
-// The orders. All but ByName begin with the highest figure.
+// The orders of nodes. All but ByName begin with the highest figure.
 const (
 	// ByLine begins with the node that is furthest above its load line, in percentage points of either resource. Nodes without a line
 	// are last, by UtilizationPercent.
-	ByLine Order = "line"
-	ByName Order = "name"
+	ByLine = "line"
+	ByName = "name"
 	// ByCPU and ByMemory are by UtilizationPercent.
-	ByCPU    Order = "cpu"
-	ByMemory Order = "memory"
+	ByCPU    = "cpu"
+	ByMemory = "memory"
 )
 
 // keys are what nodes are sorted by, from the highest to the lowest.
-var keys = map[Order]func(*Row) float64{
+var keys = map[string]func(*Row) float64{
 	ByLine: room, ByName: func(*Row) float64 { return 0 },
 	ByCPU:    func(n *Row) float64 { return n.CPU.UtilizationPercent },
 	ByMemory: func(n *Row) float64 { return n.Memory.UtilizationPercent },
 }
 
-func orders() (names []string) {
-	for _, order := range slices.Sorted(maps.Keys(keys)) {
-		names = append(names, string(order))
-	}
-	return names
-}
+func orders() string { return strings.Join(slices.Sorted(maps.Keys(keys)), ", ") }
 
 // Sort sorts the nodes. Nodes of equal figures are sorted by name. Reverse is the opposite order.
-func Sort(nodes []*Row, by Order, reverse bool) {
+func Sort(nodes []*Row, by string, reverse bool) {
 	key := keys[by]
 	slices.SortFunc(nodes, func(a, b *Row) int {
 		order := cmp.Or(cmp.Compare(key(b), key(a)), byName(a, b))

@@ -13,7 +13,6 @@ import (
 
 	quantities "github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -143,7 +142,11 @@ func (r *Reader) Pods(ctx context.Context, nodes []string, namespace string) (*P
 					continue
 				}
 				if of == load.CPU {
-					result.Pods = append(result.Pods, look.pod(&p, info.Node().Name))
+					pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, Node: info.Node().Name, Workload: r.workload(p.Pod), uid: p.Pod.UID}
+					if !p.Since.IsZero() {
+						pod.Since = new(p.Since.UTC())
+					}
+					result.Pods = append(result.Pods, pod)
 				}
 				l := &p.Resources[of]
 				usage[of], pending[of] = usage[of]+l.Usage, pending[of]+l.Pending
@@ -165,15 +168,6 @@ func (r *Reader) Pods(ctx context.Context, nodes []string, namespace string) (*P
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return result, nil
-}
-
-// pod returns the row of a pod, without its resources.
-func (l *look) pod(p *estimate.PodLoad, node string) Pod {
-	pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, Node: node, Workload: l.workload(p.Pod), uid: p.Pod.UID}
-	if !p.Since.IsZero() {
-		pod.Since = new(p.Since.UTC())
-	}
-	return pod
 }
 
 func (p *Pod) resource(r load.Resource) *PodResource {

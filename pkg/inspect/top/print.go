@@ -25,7 +25,7 @@ func (v *View) Title() string {
 }
 
 // Print prints the table of nodes. Bars are of memory if the nodes are sorted by memory, else of CPU.
-func (n *Nodes) Print(p *terminal.Printer, by Order, headers bool) {
+func (n *Nodes) Print(p *terminal.Printer, by string, headers bool) {
 	cpu := func(n *Row) *Resource { return &n.CPU }
 	memory := func(n *Row) *Resource { return &n.Memory }
 	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }, Elastic: true}}
@@ -162,9 +162,8 @@ func (r *Resource) bar() bar.Bar {
 
 // Notes explain the table of nodes, a line each.
 func (n *Nodes) Notes() (lines []string) {
-	target := n.any((*Resource).hasTarget)
 	switch {
-	case target:
+	case n.any((*Resource).hasTarget):
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has a target, which it prefers nodes to be near, and no load line.")
 	case len(n.Nodes) > 0 && !n.any(func(r *Resource) bool { return r.LinePercent != nil }):
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
@@ -179,11 +178,7 @@ func (n *Nodes) Notes() (lines []string) {
 		lines = append(lines, "() The measurement has expired: requests count instead.")
 	}
 	if n.any((*Resource).hasMargin) {
-		with := "line"
-		if target {
-			with = "target"
-		}
-		lines = append(lines, "EFFECTIVE is compared with the "+with+": it includes deviations or a predicted peak.")
+		lines = append(lines, "EFFECTIVE is compared with the line or target: it includes deviations or a predicted peak.")
 	}
 	lines = append(lines, n.problems("an unused annotation", func(row *Row) string { return row.AnnotationProblem })...)
 	lines = append(lines, n.problems("contested load", func(row *Row) string {
@@ -224,7 +219,7 @@ func (n *Nodes) problems(what string, of func(*Row) string) (lines []string) {
 // Print prints the table of pods.
 func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	var rows []*Pod
-	for i := range p.shown() {
+	for i := range p.Pods[:len(p.Pods)-p.more()] {
 		rows = append(rows, &p.Pods[i])
 	}
 	rows = append(rows,
@@ -267,20 +262,12 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	}, rows, out.Style).Print(out, headers)
 }
 
-// shown returns the number of pods that are printed.
-func (p *Pods) shown() int {
-	if p.Top > 0 {
-		return min(p.Top, len(p.Pods))
-	}
-	return len(p.Pods)
-}
-
-// isTotal reports whether the row is the sum of the pods.
-func (p *Pod) isTotal() bool { return p.Name == "" }
+// more is the number of pods that are not printed.
+func (p *Pods) more() int { return max(0, len(p.Pods)-cmp.Or(p.Top, len(p.Pods))) }
 
 func (p *Pod) running(now time.Time) string {
 	switch {
-	case p.isTotal():
+	case p.Name == "": // the total
 		return "-"
 	case p.Since == nil:
 		return "not yet"
@@ -296,21 +283,15 @@ const maxMoved = 5
 
 // Notes explain the table of pods, a line each.
 func (p *Pods) Notes() (lines []string) {
-	if more := len(p.Pods) - p.shown(); more > 0 {
+	if more := p.more(); more > 0 {
 		lines = append(lines, text.Count(more, "more pod")+", counted in TOTAL: --top 0 prints all.")
 	}
 	if p.Waiting > 0 {
 		lines = append(lines, text.Count(p.Waiting, "other pod")+" without a node: kubectl plimsoll explain says why.")
 	}
 	for r := range load.ResourceCount {
-		stale := 0
-		for i := range p.Pods {
-			if p.Pods[i].resource(r).State != load.Fresh.String() {
-				stale++
-			}
-		}
-		if stale > 0 {
-			lines = append(lines, fmt.Sprintf("The %s load of the nodes of %s is not fresh: requests count instead.", r, text.Count(stale, "pod")))
+		if slices.ContainsFunc(p.Pods, func(pod Pod) bool { return pod.resource(r).State != load.Fresh.String() }) {
+			lines = append(lines, fmt.Sprintf("The %s load of nodes is not fresh where no share is covered (-): requests count instead.", r))
 		}
 	}
 	var moved []*Pod

@@ -174,7 +174,7 @@ TOTAL               1250m  13.1         2048Mi  0.0          -
 		pods.Print(p, true)
 		check.Equal(t, fmt.Sprintf("table %d wide", tc.s.Width), tc.want, "\n"+p.String())
 	}
-	check.Equal(t, "Notes", []string{"The memory load of the nodes of 2 pods is not fresh: requests count instead."}, pods.Notes())
+	check.Equal(t, "Notes", []string{"The memory load of nodes is not fresh where no share is covered (-): requests count instead."}, pods.Notes())
 
 	// Of several nodes, the first pods with their nodes.
 	pods.Node, pods.Top, pods.Waiting, pods.Pods[0].Node = nil, 1, 3, "worker-1"

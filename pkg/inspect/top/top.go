@@ -170,7 +170,7 @@ type Selection struct {
 	// Names select by name; none selects all.
 	Names []string
 	// Order and Reverse sort what Session returns.
-	Order   Order
+	Order   string
 	Reverse bool
 }
 

@@ -385,7 +385,7 @@ func TestSort(t *testing.T) {
 		{Name: "e", CPU: Resource{UtilizationPercent: 95}},
 		{Name: "d", CPU: Resource{UtilizationPercent: 10, LinePercent: new(80.0)}, Memory: Resource{UtilizationPercent: 81, LinePercent: new(80.0)}},
 	}
-	for order, want := range map[Order]string{
+	for order, want := range map[string]string{
 		ByName: "a b c d e", ByCPU: "e c a b d", ByMemory: "d b a c e",
 		// d is 1 point above, b 5 and a 10 points below.
 		ByLine: "d b a e c",

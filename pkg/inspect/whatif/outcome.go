@@ -197,19 +197,21 @@ func (p *Plan) compare(out *Outcome) {
 			node(name).CrossesLine = true
 		}
 	}
-	crossing := func(n ChangedNode) int {
-		if n.CrossesLine {
-			return 1
-		}
-		return 0
-	}
 	for _, n := range nodes {
 		n.setLoads(out)
 		out.Nodes = append(out.Nodes, *n)
 	}
 	slices.SortFunc(out.Nodes, func(a, b ChangedNode) int {
-		return cmp.Or(crossing(b)-crossing(a), cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(b.crossing()-a.crossing(), cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// crossing is 1 if the node crosses its line.
+func (n *ChangedNode) crossing() int {
+	if n.CrossesLine {
+		return 1
+	}
+	return 0
 }
 
 func anyAbove(l explain.LoadLine) bool { return l.Above[load.CPU] || l.Above[load.Memory] }
@@ -260,11 +262,7 @@ func (o *Outcome) title() string {
 	if o.LineQuantile > 0 {
 		statistic = fmt.Sprintf(" (quantile %g)", o.LineQuantile)
 	}
-	and := "line"
-	if o.hasTarget() {
-		and = "target"
-	}
-	return fmt.Sprintf("%s; load%s and %s as %s sees them in profile %s", o.Configuration, statistic, and, o.LinePlugin, o.Profile)
+	return fmt.Sprintf("%s; load%s as %s sees it in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
 }
 
 // hasTarget reports whether the plugin has a target, and no line.
@@ -288,9 +286,7 @@ func (o *Outcome) summary() string {
 	}
 	crossing := 0
 	for i := range o.Nodes {
-		if o.Nodes[i].CrossesLine {
-			crossing++
-		}
+		crossing += o.Nodes[i].crossing()
 	}
 	line += fmt.Sprintf("; above the load line: %d of %d nodes, %d before", o.NodesAboveAfter, o.NodesInCluster, o.NodesAboveBefore)
 	if crossing > 0 {

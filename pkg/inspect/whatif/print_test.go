@@ -28,7 +28,7 @@ func TestReport_Print(t *testing.T) {
 	r := &Report{Changes: []string{"b drained"}, Outcomes: []*Outcome{testOutcome("file x")}, Notes: []string{"take care"}}
 	p := &terminal.Printer{}
 	r.Print(p)
-	const want = `file x; load and line as LoadThreshold sees them in profile plimsoll
+	const want = `file x; load as LoadThreshold sees it in profile plimsoll
 
 b drained
 3 of 5 pods placed, 1 of them because a limit was waived that left no node; above the load line: 1 of 9 nodes, 0 before (1 cross it)
@@ -53,7 +53,7 @@ func TestReport_Print_Target(t *testing.T) {
 	o.Nodes = []ChangedNode{{Name: "a", Placed: 3, CPU: Load{BeforePercent: new(38.0), AfterPercent: new(62.0), TargetPercent: new(40.0)}}}
 	p := &terminal.Printer{}
 	(&Report{Outcomes: []*Outcome{o}}).Print(p)
-	const want = `file x; load and target as LoadThreshold sees them in profile plimsoll
+	const want = `file x; load as LoadThreshold sees it in profile plimsoll
 
 3 of 5 pods placed, 1 of them because a limit was waived that left no node
 
@@ -108,7 +108,7 @@ func TestReport_Print_Quantile(t *testing.T) {
 	o.LineQuantile, o.Notes = 0.95, []string{"not corrected"}
 	p := &terminal.Printer{}
 	(&Report{Outcomes: []*Outcome{o}}).Print(p)
-	for _, want := range []string{"file x; load (quantile 0.95) and line as LoadThreshold sees them", "\nNote:\n- not corrected\n"} {
+	for _, want := range []string{"file x; load (quantile 0.95) as LoadThreshold sees it", "\nNote:\n- not corrected\n"} {
 		check.Contains(t, p.String(), want)
 	}
 }
