@@ -228,15 +228,9 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if err != nil {
 		return err
 	}
-	if err := writeReplay(cmd, format, reports); err != nil {
+	result := &report.Result{Reports: reports}
+	if err := format.Print(cmd, result, result.Print); err != nil {
 		return err
 	}
 	return s.WriteHTML(reports[0])
-}
-
-func writeReplay(cmd *cobra.Command, format *output.Flags, reports []*report.Report) error {
-	if format.IsTable() {
-		return report.WriteTables(cmd.OutOrStdout(), reports)
-	}
-	return format.Print(cmd, &report.Result{Reports: reports}, nil)
 }

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -253,17 +252,14 @@ var tableColumns = []tableColumn{
 	{"MOVES", "moves", "", false},
 }
 
-// WriteTables writes a table for each report.
-func WriteTables(w io.Writer, reports []*Report) error {
-	p := &terminal.Printer{}
-	for i, r := range reports {
+// Print prints a table for each report.
+func (r *Result) Print(p *terminal.Printer) {
+	for i, report := range r.Reports {
 		if i > 0 {
 			p.Printf("\n")
 		}
-		r.print(p)
+		report.print(p)
 	}
-	_, err := io.WriteString(w, p.String())
-	return err
 }
 
 // print prints a row for each policy, and a legend.

@@ -4,16 +4,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
+func printed(r *Report) string {
+	p := &terminal.Printer{}
+	(&Result{Reports: []*Report{r}}).Print(p)
+	return p.String()
+}
+
 // The table has the energy of reports with power models only.
-func TestWriteTables_Energy(t *testing.T) {
+func TestPrint_Energy(t *testing.T) {
 	of := func(wattHours float64) string {
-		var b strings.Builder
 		r := &Report{Policies: []PolicyReport{{Name: Stock, Runs: []Run{{EnergyHours: wattHours}}}}}
-		check.OK(t, WriteTables(&b, []*Report{r}))
-		return b.String()
+		return printed(r)
 	}
 	// 12,345 Wh are 12.345 kWh.
 	check.Contains(t, of(12345), "12.3", "ENERGY: Energy of all nodes")
@@ -22,7 +27,7 @@ func TestWriteTables_Energy(t *testing.T) {
 
 // Numbers are written as on the page: means of two days are (1200 + 1800) / 2 = 1500 and 42. Brackets hold days that differ, and the
 // note on them is there with them only.
-func TestWriteTables_Brackets(t *testing.T) {
+func TestPrint_Brackets(t *testing.T) {
 	for _, tt := range []struct {
 		hot         []float64
 		cells, note string
@@ -35,11 +40,10 @@ func TestWriteTables_Brackets(t *testing.T) {
 		for _, hot := range tt.hot {
 			r.Policies[0].Runs = append(r.Policies[0].Runs, Run{HotMinutes: hot, SevereMinutes: 42, P99Utilization: 0.925})
 		}
-		var b strings.Builder
-		check.OK(t, WriteTables(&b, []*Report{r}))
-		check.Contains(t, b.String(), tt.cells, " 92.5 % ", tt.note)
-		if written := newPage(r).Rows[0]; written.Hot != "1,500" || written.HotRange != "" && !strings.Contains(b.String(), "("+written.HotRange+")") {
-			t.Errorf("the page has %q and %q, and the table is\n%s", written.Hot, written.HotRange, b.String())
+		text := printed(r)
+		check.Contains(t, text, tt.cells, " 92.5 % ", tt.note)
+		if written := newPage(r).Rows[0]; written.Hot != "1,500" || written.HotRange != "" && !strings.Contains(text, "("+written.HotRange+")") {
+			t.Errorf("the page has %q and %q, and the table is\n%s", written.Hot, written.HotRange, text)
 		}
 	}
 }
