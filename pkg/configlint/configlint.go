@@ -62,7 +62,8 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 		return nil, nil, err
 	}
 	return cfg, slices.Concat(unknownPlugins(root), unusedArguments(root, cfg, options.LoadPlugins),
-		overriddenFields(root, cfg, options.Flags), queries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
+		overriddenFields(root, cfg, options.Flags), queries(root, cfg), repeatedProfiles(root, cfg),
+		weights(root, cfg, options.LoadPlugins)), nil
 }
 
 // completeFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.
@@ -270,7 +271,12 @@ var step = regexp.MustCompile(`[^.\[\]]+`)
 
 // lineOf returns the line of a field, or of the innermost known part of its path; 0 if unknown.
 func lineOf(node *yaml.Node, path string) int {
-	line := 0
+	_, line := locate(node, path)
+	return line
+}
+
+// locate returns the value of a field, or nil, and lineOf the field.
+func locate(node *yaml.Node, path string) (value *yaml.Node, line int) {
 	for _, part := range step.FindAllString(path, -1) {
 		var at, next *yaml.Node
 		if i, err := strconv.Atoi(part); err != nil {
@@ -279,9 +285,9 @@ func lineOf(node *yaml.Node, path string) int {
 			at, next = list[i], list[i]
 		}
 		if at == nil {
-			break
+			return nil, line
 		}
 		node, line = next, at.Line
 	}
-	return line
+	return node, line
 }

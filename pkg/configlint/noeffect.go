@@ -55,7 +55,9 @@ func knownPlugins() []string {
 }
 
 // unusedArguments reports arguments of plugins that the profile does not enable, or not where they read the arguments.
-func unusedArguments(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) (findings []finding.Finding) {
+func unusedArguments(
+	root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin,
+) (findings []finding.Finding) {
 	for i, node := range items(entry(root, "profiles")) {
 		p := profile{of: &cfg.Profiles[i], plugins: cfg.Profiles[i].Plugins}
 		for j, c := range items(entry(node, "pluginConfig")) {

@@ -212,8 +212,8 @@ func Balances(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plu
 // stockByRequests are the stock plugins that score by requests. They count together.
 var stockByRequests = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
-// fromSpecs are the stock plugins that score by the pod's and the nodes' own preferences. They may have more weight than load, unless
-// they score pods that ask for nothing.
+// fromSpecs are the stock plugins that score by the pod's and the nodes' own preferences. They may have more weight than load,
+// unless they score pods that ask for nothing.
 var fromSpecs = []string{
 	names.TaintToleration, names.NodeAffinity, names.InterPodAffinity, names.PodTopologySpread, names.DynamicResources,
 }

@@ -29,6 +29,9 @@ const (
 	LimitNotWaived  Code = "LimitNotWaived"
 	MetricUnused    Code = "MetricUnused"
 	ArgumentsUnused Code = "ArgumentsUnused"
+	SelectsNothing  Code = "SelectsNothing"
+	NodesUnmodelled Code = "NodesUnmodelled"
+	NodesUnseen     Code = "NodesUnseen"
 	StockBeside     Code = "StockPluginBeside"
 	StockWeight     Code = "StockPluginWeight"
 
@@ -55,6 +58,9 @@ func (c Code) String() string {
 		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
 		StockWeight:          "The plugin replaces a stock plugin, and has another weight",
 		MetricUnused:         "The metric has no effect: it neither scores nor rejects a node",
+		SelectsNothing:       "The field selects nothing that the cluster has now",
+		NodesUnmodelled:      "Nodes have no power model",
+		NodesUnseen:          "The scheduler looks at less than half of the nodes for a pod, and cannot pack the others",
 		ArgumentsUnused:      "The arguments have no effect: the profile does not enable the plugin where it reads them",
 	}[c]
 }

@@ -1,0 +1,84 @@
+package configlint_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+)
+
+func TestCheckCluster(t *testing.T) {
+	// Nodes n0, n1 … have the label pool=a.
+	clusterOf := func(nodes int) configlint.Cluster {
+		c := configlint.Cluster{PriorityClasses: []string{"batch", "high"}}
+		for i := range nodes {
+			meta := metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{"pool": "a"}}
+			c.Nodes = append(c.Nodes, &corev1.Node{ObjectMeta: meta})
+		}
+		meta := metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "shop"}}
+		c.Namespaces = append(c.Namespaces, &corev1.Namespace{ObjectMeta: meta})
+		return c
+	}
+	const lines = "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}\n  pluginConfig:\n  - name: LoadThreshold\n    args:\n      "
+	const models = "profiles:\n- plugins: {score: {enabled: [{name: Peaks}]}}\n  pluginConfig:\n  - name: Peaks\n    args:\n      "
+	const packs = "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}\n"
+	nothing := func(field string, line int, selector, advice string) []finding.Finding {
+		return []finding.Finding{{
+			Code: finding.SelectsNothing, Field: "profiles[0].pluginConfig[0].args." + field, Line: line, Details: []any{"selector", selector}, Advice: advice,
+		}}
+	}
+	unseen := func(field string, line int, nodes, seen int32) []finding.Finding {
+		return []finding.Finding{{
+			Code: finding.NodesUnseen, Field: field, Line: line, Details: []any{"name", "TargetLoadPacking", "nodes", nodes, "seen", seen},
+			Advice: "let the scheduler look at all nodes", YAML: "percentageOfNodesToScore: 100\n",
+		}}
+	}
+	const byLabels = "correct the labels, or remove the entry"
+	for _, tt := range []struct {
+		name, config string
+		nodes        int
+		want         []finding.Finding
+	}{
+		{"pools of nodes that exist", lines + "nodeThresholds: [{nodeSelector: {pool: a}, cpu: 50}]\n", 2, nil},
+		{"a pool without nodes", lines + "nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]\n", 2,
+			nothing("nodeThresholds[0].nodeSelector", 8, "pool=gpu", byLabels)},
+		{"a misspelled priority class", lines + "exempt: {priorityClassNames: [batch, hihg]}\n", 2,
+			nothing("exempt.priorityClassNames", 8, "hihg", "correct or remove the name; did you mean high?")},
+		{"a namespace selector", lines + "exempt: {namespaceSelector: {matchLabels: {team: shop}}}\n", 2, nil},
+		{"a namespace selector of no namespace", lines + "exempt: {namespaceSelector: {matchLabels: {team: ops}}}\n", 2,
+			nothing("exempt.namespaceSelector", 8, "team=ops", byLabels)},
+		{"a plugin that is not enabled", "profiles:\n- pluginConfig:\n  - {name: LoadThreshold, args: {exempt: {priorityClassNames: [none]}}}\n", 2, nil},
+		{"a model of a node that is gone", models + "nodePowerModel: {n0: {k0: 1, k1: 1, k2: 0.01}, w9: {k0: 1, k1: 1, k2: 0.01}}\n", 1,
+			nothing("nodePowerModel", 8, "w9", "correct or remove the name; did you mean n0?")},
+		{"a node without a model", models + "nodePowerModels: [{nodeSelector: {pool: a}, k0: 1, k1: 1, k2: 0.01}]\n", 2, nil},
+		{"a model of one node of two", models + "nodePowerModel: {n0: {k0: 1, k1: 1, k2: 0.01}}\n", 2, []finding.Finding{{
+			Code: finding.NodesUnmodelled, Field: "profiles[0].pluginConfig[0].args.nodePowerModels", Line: 7,
+			Details: []any{"without", "n1", "nodes", "1 of 2"}, Advice: "give them models by name in nodePowerModel, or by a label, such as",
+			YAML: "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n",
+		}}},
+		// 50 - 204/125 = 49 %, of 204 nodes 99, and at least 100.
+		{"few nodes to pack", packs, 200, nil},
+		{"more nodes to pack", packs, 204, unseen("percentageOfNodesToScore", 0, 204, 100)},
+		{"all nodes to pack", "percentageOfNodesToScore: 100\n" + packs, 204, nil},
+		{"a small share of the nodes to pack", "percentageOfNodesToScore: 20\n" + packs, 1000, unseen("percentageOfNodesToScore", 3, 1000, 200)},
+		{"a small share of one profile", "percentageOfNodesToScore: 100\n" + packs + "  percentageOfNodesToScore: 20\n", 1000,
+			unseen("profiles[0].percentageOfNodesToScore", 6, 1000, 200)},
+		{"a plugin that spreads", "profiles:\n- plugins: {score: {enabled: [{name: LoadVariationRiskBalancing, weight: 5}]}}\n", 1000, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			content := []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + tt.config)
+			check.Equal(t, "findings", tt.want, configlint.CheckCluster(content, check.Value(configlint.Decode(content))(t), clusterOf(tt.nodes)))
+		})
+	}
+	c := clusterOf(1)
+	c.PriorityClasses = nil
+	content := []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + lines + "exempt: {priorityClassNames: [none]}\n")
+	if findings := configlint.CheckCluster(content, check.Value(configlint.Decode(content))(t), c); len(findings) > 0 {
+		t.Errorf("classes that cannot be listed: %+v, want no finding", findings)
+	}
+}
