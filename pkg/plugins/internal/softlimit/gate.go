@@ -290,8 +290,12 @@ func (g *Gate) suffices(
 	})
 }
 
-// groupRetryInterval is the time between two tries to retry a group that is not back in the queue yet.
-const groupRetryInterval = 100 * time.Millisecond
+// A group may not be back in the queue when it is to be retried. Each groupRetryInterval the queue is told again, for
+// groupRetryTime.
+const (
+	groupRetryInterval = 100 * time.Millisecond
+	groupRetryTime     = 10 * time.Second
+)
 
 // requeueInterval is the longest time between two checks of the waiting pods. Without new measurements, the limit ends as old ones
 // expire.
@@ -321,8 +325,8 @@ type waitingPod struct {
 	nodes []string
 	// group has the nodes of a pod that stands for its group; nil for other pods. The group is retried until its next attempt begins.
 	group *groupAttempt
-	// now says that the group is retried without waiting for a measurement.
-	now bool
+	// retryUntil is the end of the time in which the group is retried without waiting for a measurement.
+	retryUntil time.Time
 }
 
 func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
@@ -384,25 +388,23 @@ func (q *requeuer) wake() {
 	}
 }
 
-// waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow.
+// waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow. It is known
+// by its first pod.
 func (q *requeuer) waitForGroup(first *corev1.Pod, attempt *groupAttempt) {
 	if pod, state := attempt.lastRefused(); pod != nil {
-		q.setGroup(first, waitingPod{pod: pod, group: attempt, now: q.snapshots.Outdated(state)})
+		q.setGroup(first, waitingPod{pod: pod, group: attempt}, q.snapshots.Outdated(state))
 	}
 }
 
-// retryGroup retries a group, of which first is the first pod. While the group is being tried, activating it has no effect.
-func (q *requeuer) retryGroup(first *corev1.Pod) {
-	q.setGroup(first, waitingPod{pod: first, now: true})
-}
-
-func (q *requeuer) setGroup(first *corev1.Pod, w waitingPod) {
+// setGroup lets the group wait, or retries it at once.
+func (q *requeuer) setGroup(first *corev1.Pod, w waitingPod, retry bool) {
+	if retry {
+		w.retryUntil = q.clock.Now().Add(groupRetryTime)
+		defer q.wake()
+	}
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.waiting[first.UID] = w
-	q.mu.Unlock()
-	if w.now {
-		q.wake()
-	}
 }
 
 // run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a
@@ -436,7 +438,7 @@ func (q *requeuer) requeue(logger klog.Logger) time.Duration {
 		switch {
 		case err != nil || pod.UID != w.pod.UID || pod.Spec.NodeName != "": // it was deleted or placed in the meantime
 			done = append(done, uid)
-		case w.now:
+		case q.clock.Now().Before(w.retryUntil):
 			requeued[keyOf(pod)], next = pod, groupRetryInterval
 		case w.group != nil:
 			if q.anyHasRoom(pod, w.group.nodes()) {

@@ -132,7 +132,7 @@ func (g *Gate) PodGroupPostFilter(
 		}
 		logger.V(4).Info("No node is left below the limit: it is waived for the next attempt of the pod group", "plugin", limit.limit.Plugin)
 	}
-	g.requeuer.retryGroup(pods[0])
+	g.requeuer.setGroup(pods[0], waitingPod{pod: pods[0]}, true)
 	return &minor.PodGroupPostFilterResult{}, fwk.NewStatus(fwk.Success, g.limit.Plugin+" waives its limit for the next attempt")
 }
 
