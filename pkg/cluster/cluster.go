@@ -38,7 +38,8 @@ type Options struct {
 	Source        SourceOptions
 	// IgnoreExtenders is for callers that need no decision of an extender: they cannot be simulated, and Open fails if there are any.
 	IgnoreExtenders bool
-	// Workload is the scheduler that runs with the configuration. Its load is read, if it serves it; nil if it is unknown.
+	// Workload is the scheduler that runs with the configuration. Its load is read, if it serves it; nil if it is unknown. The
+	// rebalancer knows its namespace, name and flags alone.
 	Workload *Workload
 	// FilesAreHere reports whether the configuration's files are on this file system, as in the scheduler's container.
 	FilesAreHere bool

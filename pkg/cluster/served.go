@@ -11,9 +11,12 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/utils/clock"
@@ -56,19 +59,13 @@ type loadReader struct {
 
 // loadReader returns nil if the options name no scheduler that runs, or another source.
 func (c *Connection) loadReader(o *Options) *loadReader {
-	if o.Source != (SourceOptions{}) || o.Workload == nil && !o.FilesAreHere {
+	if o.Source != (SourceOptions{}) || o.Workload == nil {
 		return nil
 	}
-	r := &loadReader{
-		Connection: c, workload: o.Workload, election: o.Configuration.LeaderElection, direct: o.FilesAreHere || c.IsIn(o.Workload),
-		clock: o.Clock,
+	return &loadReader{
+		Connection: c, workload: o.Workload, election: o.Workload.LeaderElection(o.Configuration), clock: o.Clock,
+		direct: c.InPod && (o.FilesAreHere || c.IsIn(o.Workload)),
 	}
-	if r.workload == nil { // of the rebalancer; the chart calls the Lease and the Deployment the same
-		r.workload = &Workload{Namespace: r.election.ResourceNamespace, Name: r.election.ResourceName}
-	} else {
-		r.election = r.workload.LeaderElection(o.Configuration)
-	}
-	return r
 }
 
 // read returns what the leading scheduler decides by now. After an error it returns the same for a while, because a try may take
@@ -132,10 +129,29 @@ func (r *loadReader) leader(ctx context.Context) (string, error) {
 		return "", err
 	}
 	holder := HolderOf(lease)
-	if holder == "" || len(r.workload.Pods) > 0 && !slices.Contains(r.workload.Pods, holder) {
-		return "", fmt.Errorf("none of its pods holds Lease %s/%s", lease.Namespace, lease.Name)
+	if slices.Contains(r.workload.Pods, holder) {
+		return holder, nil
+	}
+	onNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", holder).String()}
+	if pods, err := r.Client.CoreV1().Pods(r.workload.Namespace).List(ctx, onNode); err == nil && holder != "" {
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.Spec.HostNetwork && r.workload.has(pod) {
+				return pod.Name, nil
+			}
+		}
+	}
+	if holder == "" || len(r.workload.Pods) > 0 {
+		return "", fmt.Errorf("none of its pods holds Lease %s/%s", r.election.ResourceNamespace, r.election.ResourceName)
 	}
 	return holder, nil
+}
+
+// has reports whether the pod is one of the workload's, or of the Deployment's name if the workload's pods are not known.
+func (w *Workload) has(pod *corev1.Pod) bool {
+	if len(w.Pods) > 0 {
+		return slices.Contains(w.Pods, pod.Name)
+	}
+	return strings.HasPrefix(pod.Name, w.Name+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]+"-")
 }
 
 // HolderOf returns the host name of a Lease's holder; empty if nobody holds the Lease. The host name is the pod's name, unless the

@@ -7,10 +7,13 @@ import (
 	"flag"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -31,7 +34,9 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 	klog.InitFlags(logging)
 	check.OK(t, logging.Parse([]string{"-logtostderr=false", "-v=7"})) // client-go logs headers
 	klog.SetOutput(&log)
-	var leads, redirects, babbles bool
+	const leaderPod = "plimsoll-abc-1"
+	var holder string
+	var leads, proxied, redirects, babbles bool
 	cut := make(chan bool, 1)
 	var seen []http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
@@ -61,17 +66,26 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 	port := leader.URL[strings.LastIndex(leader.URL, ":")+1:]
 	api := http.NewServeMux()
 	const inNamespace = "/api/v1/namespaces/ns/"
-	api.HandleFunc("GET /apis/coordination.k8s.io/v1/namespaces/ns/leases/plimsoll", func(w http.ResponseWriter, _ *http.Request) {
-		holder := map[bool]string{true: "leader_uid", false: ""}[leads]
-		check.OK(t, json.NewEncoder(w).Encode(map[string]any{"spec": map[string]any{"holderIdentity": holder}}))
+	api.HandleFunc("GET /apis/coordination.k8s.io/v1/namespaces/b/leases/a", func(w http.ResponseWriter, _ *http.Request) {
+		identity := map[bool]string{true: holder + "_uid", false: ""}[leads]
+		check.OK(t, json.NewEncoder(w).Encode(map[string]any{"spec": map[string]any{"holderIdentity": identity}}))
 	})
 	api.HandleFunc("POST "+inNamespace+"serviceaccounts/plimsoll-load-reader/token", func(w http.ResponseWriter, _ *http.Request) {
 		check.OK(t, json.NewEncoder(w).Encode(map[string]any{"status": map[string]any{"token": granted}}))
 	})
-	api.HandleFunc("GET "+inNamespace+"pods", func(w http.ResponseWriter, _ *http.Request) {
-		check.OK(t, json.NewEncoder(w).Encode(map[string]any{"items": []any{map[string]any{"status": map[string]any{"podIP": "127.0.0.1"}}}}))
+	api.HandleFunc("GET "+inNamespace+"pods", func(w http.ResponseWriter, r *http.Request) {
+		list := corev1.PodList{}
+		for _, name := range []string{"plimsoll-rebalancer-abc-1", leaderPod} {
+			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pod-template-hash": "abc"}}}
+			p.Spec.NodeName, p.Spec.HostNetwork, p.Status.PodIP = "node-1", true, map[bool]string{true: "127.0.0.1"}[name == leaderPod]
+			if slices.Contains([]string{"metadata.name=" + name, "spec.nodeName=node-1"}, r.FormValue("fieldSelector")) {
+				list.Items = append(list.Items, p)
+			}
+		}
+		check.OK(t, json.NewEncoder(w).Encode(list))
 	})
-	api.HandleFunc("GET "+inNamespace+"pods/https:leader:"+port+"/proxy"+provider.ServedPath, func(w http.ResponseWriter, r *http.Request) {
+	api.HandleFunc("GET "+inNamespace+"pods/https:"+leaderPod+":"+port+"/proxy"+provider.ServedPath, func(w http.ResponseWriter, r *http.Request) {
+		proxied = true
 		r.Header.Del("Authorization") // as the API server does
 		r.URL.Path = provider.ServedPath
 		pod.ServeHTTP(w, r)
@@ -81,24 +95,29 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 		api.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	c := check.Value(Connect(&rest.Config{Host: server.URL, BearerToken: own}, "ns", false))(t)
 	cfg := &schedulerconfig.KubeSchedulerConfiguration{}
-	cfg.LeaderElection.LeaderElect, cfg.LeaderElection.ResourceNamespace, cfg.LeaderElection.ResourceName = true, "ns", "plimsoll"
-	for name, o := range map[string]*Options{
-		"through the proxy": {Configuration: cfg, Workload: &Workload{
-			Namespace: "ns", Name: "plimsoll", Pods: []string{"leader"}, Args: []string{
-				"kube-scheduler", "--load-port=" + port, "--leader-elect-resource-namespace=ns", "--leader-elect-resource-name=plimsoll",
-			},
-		}},
-		"to the address": {Configuration: cfg, FilesAreHere: true},
+	cfg.LeaderElection.LeaderElect, cfg.LeaderElection.ResourceNamespace, cfg.LeaderElection.ResourceName = true, "b", "a"
+	for _, tt := range []struct {
+		name, holder string
+		pods         []string
+		// rebalancer has the scheduler's files, but knows none of its pods.
+		rebalancer, inPod bool
+	}{
+		{"through the proxy", leaderPod, []string{"plimsoll-abc-2", leaderPod}, false, false},
+		{"through the proxy, in the node's network", "node-1", []string{"plimsoll-abc-2", leaderPod}, false, false},
+		{"to the address", leaderPod, nil, true, true},
+		{"to the address, in the node's network", "node-1", nil, true, true},
+		{"from outside the cluster", leaderPod, nil, true, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
+			c := check.Value(Connect(&rest.Config{Host: server.URL, BearerToken: own}, "ns", tt.inPod))(t)
 			clock := testingclock.NewFakeClock(time.Now())
-			o.Clock, leads, seen = clock, false, nil
-			r := c.loadReader(o)
-			if o.FilesAreHere {
-				r.workload.Args = []string{"kube-scheduler", "--load-port=" + port}
-			}
+			holder, leads, proxied, seen = tt.holder, false, false, nil
+			r := c.loadReader(&Options{
+				Configuration: cfg, FilesAreHere: tt.rebalancer, Clock: clock, Workload: &Workload{
+					Namespace: "ns", Name: "plimsoll", Pods: tt.pods, Args: []string{"kube-scheduler", "--load-port=" + port},
+				},
+			})
 			read := func() error { _, err := r.read(context.WithoutCancel(t.Context()), true); return err }
 			check.Error(t, read(), "none of its pods holds Lease")
 			leads = true
@@ -107,6 +126,7 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 			clock.Step(time.Second)
 			check.OK(t, read())
 			check.Equal(t, "requests", 1, len(seen))
+			check.Equal(t, "through the proxy", !tt.inPod, proxied)
 			token := seen[0].Get(provider.TokenHeader) + strings.TrimPrefix(seen[0].Get("Authorization"), "Bearer ")
 			check.Equal(t, "token", granted, token)
 			redirects = true

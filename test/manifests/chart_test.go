@@ -949,26 +949,34 @@ config:
 	}
 	allows := func(name, values string, want [][]int32) {
 		t.Run(name, func(t *testing.T) {
-			got := egressPorts(one[networkingv1.NetworkPolicy](t, render(t, values), "NetworkPolicy"))
-			for _, rule := range slices.Concat(got, want) {
-				slices.Sort(rule)
+			policies := find[networkingv1.NetworkPolicy](t, render(t, values), "NetworkPolicy")
+			check.Equal(t, "policies", 1+strings.Count(values, "rebalancer: {enabled: true}"), len(policies))
+			for _, policy := range policies {
+				got := egressPorts(policy)
+				for _, rule := range slices.Concat(got, want) {
+					slices.Sort(rule)
+				}
+				check.Equal(t, "egress ports by rule of "+policy.Name, want, got)
 			}
-			check.Equal(t, "egress ports by rule", want, got)
 		})
 	}
 	allows("all ports where the API server's port is unknown", "", [][]int32{{53, 53, 5353, 5353}, {0}})
-	allows("metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}})
-	allows("an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}})
-	allows("an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}})
-	allows("an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
-	allows("an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
+	allows("metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}, {10269}})
+	allows("the rebalancer reads the leader's load", "{rebalancer: {enabled: true}, loadPort: 10300, networkPolicy: {apiServer: {ports: [6443]}}}",
+		[][]int32{{53, 53, 5353, 5353}, {6443}, {10300}})
+	allows("no load is served", "{rebalancer: {enabled: true}, loadPort: 0, networkPolicy: {apiServer: {ports: [6443]}}}",
+		[][]int32{{53, 53, 5353, 5353}, {6443}})
+	allows("an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}, {10269}})
+	allows("an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}, {10269}})
+	allows("an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}, {10269}})
+	allows("an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}, {10269}})
 	allows("the default address of a hosted service", strings.Replace(source(""), "type: Prometheus, address: ''", "type: Datadog", 1),
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
+		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}, {10269}})
 	allows("two sources, and an extra rule",
 		strings.NewReplacer("loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false",
 			"shadow:\n  enabled: true", "shadow:\n  enabled: false",
 			"rebalancer:\n  enabled: true", "rebalancer:\n  enabled: false").Replace(everythingOn),
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}})
+		[][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10269}, {10902}})
 }
 
 func TestChart_LoadWatcherOfHostedService(t *testing.T) {

@@ -71,7 +71,7 @@ func TestChartDefaults(t *testing.T) {
 		})
 	expect("in the host's network a new replica takes the port of an old one",
 		"{hostNetwork: true, port: 10260}",
-		[]string{"true ClusterFirstWithHostNet", "--secure-port=10260", "10260", "0", "1", "https"},
+		[]string{"true ClusterFirstWithHostNet", "--secure-port=10260", "10260", "0", "1", "https", "POD_NAME metadata.name"},
 		func(t *testing.T, objects objectList) []string {
 			spec := scheduler(t, objects)
 			pod, r := spec.Template.Spec, spec.Strategy.RollingUpdate
@@ -79,6 +79,7 @@ func TestChartDefaults(t *testing.T) {
 			return []string{
 				fmt.Sprint(pod.HostNetwork, " ", pod.DNSPolicy), c.Command[len(c.Command)-1], fmt.Sprint(c.Ports[0].ContainerPort),
 				r.MaxSurge.String(), r.MaxUnavailable.String(), one[corev1.Service](t, objects, "Service").Spec.Ports[0].TargetPort.String(),
+				fmt.Sprint(c.Env[0].Name, " ", c.Env[0].ValueFrom.FieldRef.FieldPath),
 			}
 		})
 	expect("the pod is as Kubernetes makes it by default", "",
@@ -186,7 +187,7 @@ networkPolicy:
   metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
 `, []string{
 		"[Ingress Egress]", "ingress TCP 10259 namespace monitoring", "ingress TCP 10269", "egress UDP 53", "egress TCP 53", "egress UDP 5353",
-		"egress TCP 5353", "egress TCP 6443 10.0.0.1/32 10.0.0.2/32",
+		"egress TCP 5353", "egress TCP 6443 10.0.0.1/32 10.0.0.2/32", "egress TCP 10269",
 	}, traffic)
 	expect("the admission policy never refuses a pod", "admissionPolicy: {enabled: true}",
 		[]string{"Ignore", "Never"}, func(t *testing.T, objects objectList) []string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -312,7 +313,7 @@ func TestRBAC_Rebalancer(t *testing.T) {
 }
 
 // TestRBAC_LoadReader expects an account that may read the scheduler's load and nothing else, where the load is served. Its name is that
-// of the Deployment, with a suffix.
+// of the Deployment, with a suffix. The rebalancer is told both names and the port.
 func TestRBAC_LoadReader(t *testing.T) {
 	for values, name := range map[string]string{
 		"":                            "plimsoll-load-reader",
@@ -320,6 +321,7 @@ func TestRBAC_LoadReader(t *testing.T) {
 		"rebalancer: {enabled: true}": "plimsoll-load-reader",
 		"loadPort: 0":                 "",
 		"target: OpenShift":           "secondary-scheduler-load-reader",
+		"{rebalancer: {enabled: true}, loadPort: 10300, config: {leaderElection: {resourceName: a, resourceNamespace: b}}}": "plimsoll-load-reader",
 	} {
 		rendered := render(t, values)
 		got := sets.New[string]()
@@ -350,6 +352,12 @@ func TestRBAC_LoadReader(t *testing.T) {
 		}
 		check.Equal(t, values+": permissions", want, sets.List(got))
 		check.Equal(t, values+": accounts", wantReaders, readers)
+		for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+			if command := d.Spec.Template.Spec.Containers[0].Command; d.Name == "plimsoll-rebalancer" {
+				check.Equal(t, values+": told the Deployment", true, slices.Contains(command, "--scheduler=plimsoll-system/plimsoll"))
+				check.Equal(t, values+": told the port", strings.Contains(values, "10300"), slices.Contains(command, "--load-port=10300"))
+			}
+		}
 	}
 }
 

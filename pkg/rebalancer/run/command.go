@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,16 +23,19 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
 type options struct {
-	config, schedulerConfig, state, kubeconfig, listenAddress string
-	validateOnly                                              bool
+	config, schedulerConfig, deployment, state, kubeconfig, listenAddress string
+	loadPort                                                              uint16
+	validateOnly                                                          bool
 }
 
 // NewCommand returns the command of the program in a version.
@@ -78,6 +82,10 @@ It serves /metrics, /healthz and /readyz.`,
 	flags := command.Flags()
 	flags.StringVar(&o.config, "config", "", "file with the RebalancerConfiguration; required. It is read again when it changes.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with the scheduler's KubeSchedulerConfiguration; required")
+	flags.StringVar(&o.deployment, "scheduler", "",
+		"NAMESPACE/NAME of the scheduler's Deployment, whose load is read; by default those of the scheduler's Lease")
+	flags.Uint16Var(&o.loadPort, provider.PortFlag, provider.ServedPort,
+		"port at which the scheduler serves its load; 0: the sources of load are read instead")
 	flags.StringVar(&o.state, kube.StateFlag, kube.DefaultState,
 		"NAMESPACE/NAME of the ConfigMap with the state, which must exist, and of the Lease")
 	flags.StringVar(&o.listenAddress, "listen-address", ":10270", "host:port to serve on; without a host, all addresses")
@@ -110,9 +118,18 @@ func (o *options) read() (*server, error) {
 	if s.scheduler, err = o.readScheduler(); err != nil {
 		return nil, fmt.Errorf("--scheduler-config: %w", err)
 	}
-	if !s.scheduler.LeaderElection.LeaderElect {
+	election := s.scheduler.LeaderElection
+	if !election.LeaderElect {
 		return nil, fmt.Errorf("--scheduler-config: %s: leaderElection.leaderElect: false; write true, because the lease shows whether "+
 			"the scheduler runs", o.schedulerConfig)
+	}
+	deployment, err := text.ParseName(cmp.Or(o.deployment, election.ResourceNamespace+"/"+election.ResourceName), "the scheduler's Deployment")
+	if err != nil {
+		return nil, fmt.Errorf("--scheduler: %w", err)
+	}
+	s.workload = &cluster.Workload{
+		Namespace: deployment.Namespace, Name: deployment.Name,
+		Args: []string{"", fmt.Sprintf("--%s=%d", provider.PortFlag, o.loadPort)},
 	}
 	return s, nil
 }

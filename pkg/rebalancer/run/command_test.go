@@ -61,6 +61,21 @@ func TestCommand_ValidateOnly(t *testing.T) {
 	}
 }
 
+// TestOptions_Workload expects the flags to name the scheduler whose load is read, by default as its Lease.
+func TestOptions_Workload(t *testing.T) {
+	lease := scheduler + "leaderElection: {leaderElect: true, resourceNamespace: b, resourceName: a}\n"
+	o := options{config: check.File(t, "own.yaml", ownHeader), schedulerConfig: check.File(t, "scheduler.yaml", lease), state: "ns/name", loadPort: 10300}
+	for deployment, want := range map[string]string{"": "b/a", "ns/plimsoll": "ns/plimsoll"} {
+		o.deployment = deployment
+		w := check.Value(o.read())(t).workload
+		check.Equal(t, "the scheduler", want, w.Namespace+"/"+w.Name)
+		check.Equal(t, "its port", "10300", w.Flags().Lookup("load-port").Value.String())
+	}
+	o.deployment = "plimsoll"
+	_, err := o.read()
+	check.Error(t, err, `--scheduler: "plimsoll"; write NAMESPACE/NAME of the scheduler's Deployment`)
+}
+
 func TestNewStateError(t *testing.T) {
 	of := schema.GroupResource{Resource: "configmaps"}
 	for _, tc := range []struct {

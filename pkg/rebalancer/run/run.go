@@ -45,6 +45,7 @@ type server struct {
 	// client evicts pods, and writes the state, the lease and events. connection only reads.
 	client        kubernetes.Interface
 	scheduler     *schedulerconfig.KubeSchedulerConfiguration
+	workload      *cluster.Workload
 	file          string
 	configuration *api.Configuration
 	content       []byte
@@ -128,7 +129,9 @@ func (s *server) lead(ctx context.Context) error {
 		return err
 	}
 	s.observer.events = broadcaster.NewRecorder(scheme.Scheme, component)
-	world, err := command.Follow(ctx, s.connection, cluster.Options{Configuration: s.scheduler, Clock: s.clock, FilesAreHere: true})
+	world, err := command.Follow(ctx, s.connection, cluster.Options{
+		Configuration: s.scheduler, Workload: s.workload, Clock: s.clock, FilesAreHere: true,
+	})
 	if err != nil {
 		cancel()
 		return err
