@@ -194,6 +194,7 @@ func TestRefresh_ReturnsAPanic(t *testing.T) {
 	if err := w.Refresh(t.Context()); err == nil || err.Error() != "panic: x" {
 		t.Errorf("Refresh returned %v, want the panic", err)
 	}
+	check.Error(t, w.Outcome().Err, "panic: x")
 	pods := newPodCluster(t, &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) { panic("x") }}, "")
 	check.OK(t, pods.Refresh(t.Context()))
 	if err := pods.Outcome().HistoryErr; err == nil || err.Error() != "panic: x" {

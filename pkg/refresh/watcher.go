@@ -83,6 +83,12 @@ func (w *Watcher) Outcome() Outcome {
 	return w.outcome
 }
 
+func (w *Watcher) tell(o Outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcome = o
+}
+
 // NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
 func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *Metrics) *Watcher {
 	return &Watcher{
@@ -116,8 +122,8 @@ func (w *Watcher) Trust() load.Trust {
 	return trust
 }
 
-// Adopt publishes the load of nodes that another process has read. It does nothing and returns false if a table is missing that a
-// reader needs. A watcher that adopts must not run.
+// Adopt publishes the load of nodes that another process has read. It does nothing and returns false if a table or a node metric is
+// missing that a reader needs. A watcher that adopts must not run.
 func (w *Watcher) Adopt(
 	nodes sets.Set[string], tables map[load.Quantile]map[string]load.NodeLoad, metrics map[string]load.MetricTable,
 ) bool {
@@ -126,7 +132,8 @@ func (w *Watcher) Adopt(
 	for _, window := range requirements.Windows {
 		needed = append(needed, load.Quantile{Window: window})
 	}
-	if slices.ContainsFunc(needed, func(of load.Quantile) bool { return tables[of] == nil }) {
+	if slices.ContainsFunc(needed, func(of load.Quantile) bool { return tables[of] == nil }) ||
+		slices.ContainsFunc(requirements.Metrics, func(query string) bool { return metrics[query] == nil }) {
 		return false
 	}
 	w.index = indexOf(nodes, w.index)
@@ -223,10 +230,15 @@ func repeat(
 // Refresh reads the source once and publishes the result. After an error all load stays as it was, unless the clock went
 // back. Node metrics that were read beside it are published. A panic is an error.
 func (w *Watcher) Refresh(ctx context.Context) (err error) {
-	defer func() { err = w.metrics.panicked(ctx, w.label, recover(), err) }()
+	began := w.clock.Now()
+	defer func() {
+		recovered := recover()
+		if err = w.metrics.panicked(ctx, w.label, recovered, err); recovered != nil {
+			w.tell(Outcome{Began: began, Took: w.clock.Since(began), Err: err})
+		}
+	}()
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
-	began := w.clock.Now()
 	batch, err := w.source.Fetch(ctx,
 		source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics})
 	if err == nil && len(batch.Samples)+len(batch.Metrics)+len(batch.Contested) == 0 {
@@ -237,9 +249,7 @@ func (w *Watcher) Refresh(ctx context.Context) (err error) {
 	}
 	now := w.clock.Now()
 	w.metrics.refreshed(w.label, now.Sub(began), err)
-	w.mu.Lock()
-	w.outcome = Outcome{began, now.Sub(began), err, batch.Contested, batch.Further}
-	w.mu.Unlock()
+	w.tell(Outcome{began, now.Sub(began), err, batch.Contested, batch.Further})
 	w.metrics.countRejected(w.label, batch.Rejected)
 	w.forgetIfClockWentBack(logger, now)
 	w.failures.log(logger, now, err, "Nodes keep their last measurement until it expires, then their requests are used")

@@ -69,6 +69,8 @@ type WorkloadWatcher struct {
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
 	started, failed bool
 	nextRefresh     time.Time
+	// adopted reports whether the statistics are those of another process, whose observations are not this one's.
+	adopted bool
 	// observed is the time of the last observation, by the wall clock. The source knows no other.
 	observed                  time.Time
 	past                      backfill
@@ -114,6 +116,21 @@ func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 
 // Publisher is where the watcher's Statistics appear.
 func (w *WorkloadWatcher) Publisher() *learned.Publisher { return w.publisher }
+
+// Adopt publishes statistics that another process has learned. A watcher that adopts must not run. The next observation replaces
+// them: they have the history that it reads.
+func (w *WorkloadWatcher) Adopt(s *learned.Statistics) {
+	w.publisher.Publish(s)
+	w.adopted = true
+}
+
+// own returns the latest statistics; empty ones if those were adopted.
+func (w *WorkloadWatcher) own() *learned.Statistics {
+	if w.adopted {
+		return &learned.Statistics{}
+	}
+	return w.publisher.Latest()
+}
 
 // Run waits until the pods are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries again
 // sooner, with backoff.
@@ -208,19 +225,19 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 	}
 	began = began.Round(0)
 	begin := began.Add(-WorkloadInterval)
-	if w.started {
+	if w.started && !w.adopted {
 		w.past.add(span{w.observed, begin}) // while the source could not be read
 	} else {
 		w.past = newBackfill(begin, w.History)
 	}
-	w.started, w.observed = true, began
+	w.started, w.adopted, w.observed = true, false, began
 	w.reportPast()
 	return nil
 }
 
 // forgetIfClockWentBack forgets all statistics if the clock was set back: nothing that follows would count as newer.
 func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
-	if last := w.publisher.Latest().At(); now.Round(0).Before(last.Add(-clockStep)) {
+	if last := w.own().At(); now.Round(0).Before(last.Add(-clockStep)) {
 		logger.Info("The clock went back: the statistics of workloads are forgotten and read again", "from", last, "to", now)
 		w.publisher.Publish(&learned.Statistics{})
 		w.started = false
@@ -262,7 +279,7 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 		}
 	}
 	w.unmeasuredErr = errors.Join(err, w.leftOut(), w.reportMeasured(ctx, pods, t, failed))
-	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
+	w.publisher.Publish(w.own().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
 	klog.FromContext(ctx).V(4).
 		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
 	return nil

@@ -522,6 +522,28 @@ func TestWorkloads_History(t *testing.T) {
 	check.Equal(t, "asked for periods", len(periods), len(src.asked))
 }
 
+// TestWorkloads_AfterAdopting expects the same statistics as without those of another process, which have the same past. If pods
+// cannot be read, those stay.
+func TestWorkloads_AfterAdopting(t *testing.T) {
+	src := &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) {
+		return []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 2, Sum: 400, SumSquares: 80000}}, nil
+	}}
+	src.cpu(map[string]float64{"shop/web-1": 300})
+	other, c := newPodCluster(t, src, ""), newPodCluster(t, src, "")
+	for _, cluster := range []*podCluster{other, c} {
+		cluster.add(t, ownedPod("shop", "StatefulSet", "web", "1"))
+		cluster.refresh(t)
+	}
+	want := other.cpuOf("shop", "web")
+	c.Adopt(other.Publisher().Latest())
+	src.failed = [load.ResourceCount]error{errors.New("down"), errors.New("down")}
+	check.Error(t, c.Refresh(t.Context()), "down")
+	wantMoments(t, "adopted", c.cpuOf("shop", "web"), want)
+	src.failed = [load.ResourceCount]error{}
+	check.OK(t, c.Refresh(t.Context()))
+	wantMoments(t, "after the next refresh", c.cpuOf("shop", "web"), want)
+}
+
 func TestWorkloads_HistoryByLabel(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "app")
