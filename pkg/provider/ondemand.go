@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -18,6 +19,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
+
+// maxSkew is how far the clocks of the scheduler and of a command may differ, with the time to send the load. Beyond it, the age of
+// the load would be wrong.
+const maxSkew = 10 * time.Second
 
 // NewOnDemand returns a provider that reads its sources only when Refresh is called. A source that cannot be opened fails at each
 // Refresh. If read is not nil, it asks a scheduler for what the scheduler read of them. Then the provider reads only what read
@@ -85,10 +90,14 @@ func (p *Provider) refresh(ctx context.Context, withStatistics bool) {
 	defer p.mu.Unlock()
 	if p.served, p.servedErr = nil, nil; p.read != nil {
 		p.served, p.servedErr = p.read(ctx, withStatistics)
+		if p.served != nil && p.clock.Since(p.served.Time).Abs() > maxSkew {
+			p.served, p.servedErr = nil, fmt.Errorf("its clock and this machine's differ by %s; set them by NTP",
+				p.clock.Since(p.served.Time).Abs().Round(time.Second))
+		}
 	}
 	var wait sync.WaitGroup
 	for _, s := range p.sources {
-		if s.status.Adopted = s.adopt(p.served); s.status.Adopted {
+		if s.status.Adopted = s.adopt(p.served, p.clock.Now()); s.status.Adopted {
 			continue
 		}
 		p.lacks(s.status.Label)
@@ -133,7 +142,7 @@ func (p *Provider) Examine(ctx context.Context) {
 		}
 		wait.Go(func() {
 			err := s.watcher.Refresh(ctx)
-			s.adopt(p.served)
+			s.adopt(p.served, p.clock.Now())
 			s.status.Outcome = s.watcher.Outcome()
 			s.status.Err = err
 		})

@@ -247,14 +247,14 @@ func servedLoad(m *load.Measurement, now time.Time, trust load.Trust) *ServedLoa
 	return l
 }
 
-// measurement is the load.Measurement of which l was made.
-func (l *ServedLoad) measurement() (m load.Measurement) {
+// measurement is the load.Measurement of which l was made. By this machine's clock, it ended by now.
+func (l *ServedLoad) measurement(now time.Time) (m load.Measurement) {
 	if l == nil {
 		return m
 	}
 	m = load.Measurement{
-		Stat: load.Stat{Mean: l.MeanRatio, StdDev: math.NaN(), Span: l.Span.Duration, Known: true}, Window: l.Window.Duration, End: l.End,
-		Lag: l.Lag.Duration, Drift: l.DriftRatio,
+		Stat: load.Stat{Mean: l.MeanRatio, StdDev: math.NaN(), Span: l.Span.Duration, Known: true}, Window: l.Window.Duration,
+		End: earlier(l.End, now), Lag: l.Lag.Duration, Drift: l.DriftRatio,
 	}
 	if l.DeviationRatio != nil {
 		m.StdDev = *l.DeviationRatio
@@ -293,11 +293,11 @@ func (s *sharedSource) servePending(readers []*reading.Reader) ([]ServedPending,
 
 // adopt publishes what a scheduler served in place of a refresh of the source. It reports whether the scheduler reads the source,
 // and all that is required of it.
-func (s *sharedSource) adopt(served *Served) bool {
+func (s *sharedSource) adopt(served *Served, now time.Time) bool {
 	if served == nil {
 		return false
 	}
-	i := slices.IndexFunc(served.Sources, func(of ServedSource) bool { return of.Key == s.key() })
+	i := only(served.Sources, func(of ServedSource) bool { return of.Key == s.key() })
 	if i < 0 {
 		return false
 	}
@@ -308,7 +308,7 @@ func (s *sharedSource) adopt(served *Served) bool {
 		rows := make(map[string]load.NodeLoad, len(t.Nodes))
 		for _, n := range t.Nodes {
 			nodes.Insert(n.Name)
-			rows[n.Name] = load.NodeLoad{load.CPU: n.CPU.measurement(), load.Memory: n.Memory.measurement()}
+			rows[n.Name] = load.NodeLoad{load.CPU: n.CPU.measurement(now), load.Memory: n.Memory.measurement(now)}
 		}
 		tables[load.Quantile{Window: t.Window.Duration, Fraction: t.Quantile}] = rows
 	}
@@ -317,7 +317,7 @@ func (s *sharedSource) adopt(served *Served) bool {
 		metrics[m.Query] = load.MetricTable{}
 		for _, n := range m.Nodes {
 			nodes.Insert(n.Name)
-			metrics[m.Query][n.Name] = load.MetricValue{Value: n.Value, End: n.End}
+			metrics[m.Query][n.Name] = load.MetricValue{Value: n.Value, End: earlier(n.End, now)}
 		}
 	}
 	if !s.watcher.Adopt(nodes, tables, metrics) {
@@ -337,6 +337,23 @@ func (s *sharedSource) adopt(served *Served) bool {
 	return true
 }
 
+// only returns the index of the only element for which is returns true; -1 if there is none. Sources that differ by credentials alone
+// have one key.
+func only[T any](all []T, is func(T) bool) int {
+	i := slices.IndexFunc(all, is)
+	if i >= 0 && slices.ContainsFunc(all[i+1:], is) {
+		return -1
+	}
+	return i
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func servedError(served string) error {
@@ -351,12 +368,12 @@ func (s *sharedStatistics) adopt(served *Served) bool {
 	if served == nil {
 		return false
 	}
-	i := slices.IndexFunc(served.Statistics, func(of ServedStatistics) bool { return of.Key == s.key() })
+	i := only(served.Statistics, func(of ServedStatistics) bool { return of.Key == s.key() })
 	if i < 0 || served.Statistics[i].Learned == nil {
 		return false
 	}
 	of := &served.Statistics[i]
-	s.watcher.Publisher().Publish(learned.OfRecord(of.Learned))
+	s.watcher.Adopt(learned.OfRecord(of.Learned))
 	s.status.WorkloadOutcome = refresh.WorkloadOutcome{
 		Took: seconds(of.Refresh.TookSeconds), Err: servedError(of.Refresh.Error), HistoryErr: servedError(of.HistoryError),
 		UnmeasuredErr: servedError(of.UnmeasuredError), PastRatio: of.PastRatio,

@@ -42,8 +42,10 @@ type served struct {
 	ofScheduler, ofCommand   *reading.Reader
 	statistics, ofStatistics *learned.Publisher
 	pods                     []*corev1.Pod
-	// err, if set, is the command's answer instead.
-	err error
+	// err, if set, is the command's answer instead. ahead is how far the scheduler's clock is ahead.
+	err   error
+	ahead time.Duration
+	h     handle
 }
 
 var servedNow = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -85,6 +87,7 @@ func newServed(t *testing.T, command config.LoadSpec) *served {
 		}
 		var decoded Served
 		check.OK(t, json.Unmarshal(text, &decoded))
+		decoded.Time = decoded.Time.Add(s.ahead)
 		return &decoded, nil
 	})
 	open := func(p *Provider, spec config.LoadSpec) (*reading.Reader, *learned.Publisher) {
@@ -93,6 +96,7 @@ func newServed(t *testing.T, command config.LoadSpec) *served {
 		check.OK(t, err)
 		return check.Value(p.Open(t.Context(), h, request))(t), publisher
 	}
+	s.h = h
 	s.ofScheduler, s.statistics = open(s.scheduler, secretSpec())
 	s.ofCommand, s.ofStatistics = open(s.command, command)
 	return s
@@ -168,15 +172,22 @@ func TestServed_IsWhatDecides(t *testing.T) {
 	}
 }
 
-// TestServed_Pending has a pod that started a minute before the end of a window of five minutes: a fifth of its 400m and 1Gi is
-// measured, four fifths are pending.
+// TestServed_Pending has a pod that started a minute before the end of the windows: five minutes of CPU, ten of memory. A fifth of its
+// 400m and a tenth of its 1Gi are measured, the rest is pending.
 func TestServed_Pending(t *testing.T) {
-	s := newServed(t, secretSpec())
-	m := load.Measurement{Stat: load.Stat{Mean: 0.5, Known: true}, Window: 5 * time.Minute, End: servedNow}
-	table := load.NewTable(load.NewIndex([]string{"n0"}), func(string) load.NodeLoad { return load.NodeLoad{m, m} })
-	s.scheduler.sources[0].watcher.Publisher().Publish(load.NewSnapshot(table.Index(), map[time.Duration]*load.Table{5 * time.Minute: table}, nil))
+	s, tables := newServed(t, secretSpec()), map[time.Duration]*load.Table{}
+	request := reading.ForLoad(secretSpec(), podusage.ByRequests{})
+	request.Windows[load.Memory] = 10 * time.Minute
+	source := s.scheduler.sources[0]
+	source.status.Readers = []*reading.Reader{source.load.Reader(request, nil)}
+	index := load.NewIndex([]string{"n0"})
+	for _, window := range request.Windows {
+		m := load.Measurement{Stat: load.Stat{Mean: 0.5, Known: true}, Window: window, End: servedNow}
+		tables[window] = load.NewTable(index, func(string) load.NodeLoad { return load.NodeLoad{m, m} })
+	}
+	source.watcher.Publisher().Publish(load.NewSnapshot(index, tables, nil))
 	of := check.Value(s.scheduler.Serve(false))(t)
-	want := []ServedPending{{Namespace: "shop", Name: "db-1", Node: "n0", CPUMilli: 320, MemoryBytes: 0.8 * (1 << 30)}}
+	want := []ServedPending{{Namespace: "shop", Name: "db-1", Node: "n0", CPUMilli: 320, MemoryBytes: 0.9 * (1 << 30)}}
 	if diff := cmp.Diff(want, of.Sources[0].Pending, cmpopts.EquateApprox(1e-7, 0)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -193,24 +204,54 @@ func TestServed_LeavesTheCycleItsSnapshot(t *testing.T) {
 	check.Equal(t, "snapshot of the cycle, after serving", true, s.ofScheduler.Snapshots().ForCycle(cycle) == first)
 }
 
-// TestServed_NotUsed has a scheduler that cannot be asked, one with other settings, and one that has no load yet.
+// TestServed_Adopted_Ends expects that nothing ended later than now by the command's clock, which may be behind the scheduler's.
+func TestServed_Adopted_Ends(t *testing.T) {
+	s := newServed(t, secretSpec())
+	m := load.Measurement{Stat: load.Stat{Mean: 0.5, Known: true}, Window: 5 * time.Minute, End: servedNow.Add(9 * time.Second)}
+	table := load.NewTable(load.NewIndex([]string{"n0"}), func(string) load.NodeLoad { return load.NodeLoad{m, m} })
+	of := load.MetricTable{"n0": {Value: 1, End: m.End}}
+	s.scheduler.sources[0].watcher.Publisher().Publish(
+		load.NewSnapshot(table.Index(), map[time.Duration]*load.Table{5 * time.Minute: table}, map[string]load.MetricTable{"x": of}))
+	s.ahead = 9 * time.Second
+	s.command.RefreshLoad(t.Context())
+	check.OK(t, s.command.ServedErr())
+	got := s.command.sources[0].watcher.Publisher().Latest()
+	check.Equal(t, "end", servedNow, got.Over(5 * time.Minute).Node("n0")[load.CPU].End)
+	_, end := got.Metric("x").Row(0)
+	check.Equal(t, "end of the metric", servedNow.UnixNano(), end)
+}
+
+// TestServed_NotUsed has a scheduler that cannot be asked, one with other settings or another clock, one that has no load yet, one that
+// lacks a metric, and one whose sources differ by their tokens alone.
 func TestServed_NotUsed(t *testing.T) {
 	other := secretSpec()
 	other.MetricProvider.Selector = `{job="x"}`
+	twoTokens := secretSpec()
+	twoTokens.MetricProvider.Token = "secret-2"
+	const lacks = "the scheduler does not read Prometheus with these settings"
 	for _, tt := range []struct {
-		name string
-		spec config.LoadSpec
-		err  error
-		want string
+		name   string
+		spec   config.LoadSpec
+		change func(*served)
+		want   string
 	}{
-		{"no permission", secretSpec(), errors.New("forbidden"), "forbidden"},
-		{"another selector", other, nil, "the scheduler does not read Prometheus with these settings"},
-		{"no load yet", secretSpec(), nil, "the scheduler does not read Prometheus with these settings"},
+		{"no permission", secretSpec(), func(s *served) { s.err = errors.New("forbidden") }, "forbidden"},
+		{"another selector", other, func(*served) {}, lacks},
+		{"no load yet", secretSpec(), nil, lacks},
+		{"a clock that is ahead", secretSpec(), func(s *served) { s.ahead = 11 * time.Second }, "its clock and this machine's differ by 11s"},
+		{"a clock that is behind", secretSpec(), func(s *served) { s.ahead = -11 * time.Second }, "its clock and this machine's differ by 11s"},
+		{"another node metric", secretSpec(), func(s *served) {
+			check.Value(s.command.Open(t.Context(), s.h, reading.Request{Spec: secretSpec(), Metrics: []string{"y"}}))(t)
+		}, lacks},
+		{"two tokens", secretSpec(), func(s *served) {
+			check.Value(s.scheduler.Open(t.Context(), s.h, reading.ForLoad(twoTokens, podusage.ByRequests{})))(t)
+		}, lacks},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServed(t, tt.spec)
-			if s.err = tt.err; tt.name != "no load yet" {
+			if tt.change != nil {
 				s.measure()
+				tt.change(s)
 			}
 			s.command.RefreshLoad(t.Context())
 			if err := s.command.ServedErr(); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -134,16 +134,26 @@ func (r *Reader) PodUsage(pod *corev1.Pod) podusage.Amounts {
 	return r.request.Estimator.Estimate(pod)
 }
 
-// PendingNow is estimate.Model.PendingNow by the reader's model of CPU and its estimator of pods; nil if the request is for node
+// PendingNow is estimate.Model.PendingNow by the model of each resource and its estimator of pods; nil if the request is for node
 // metrics.
 func (r *Reader) PendingNow() func(pod *corev1.Pod, node *corev1.Node) podusage.Amounts {
-	switch {
-	case r.models[load.CPU] == nil:
+	if r.metrics != nil {
 		return nil
-	case r.peaks[load.CPU] != nil:
-		return r.models[load.CPU].PendingNow(r.peaks[load.CPU].Now())
 	}
-	return r.models[load.CPU].PendingNow(r.request.Estimator)
+	var by [load.ResourceCount]func(*corev1.Pod, *corev1.Node) podusage.Amounts
+	for of, model := range r.models {
+		estimator := r.request.Estimator
+		if r.peaks[of] != nil {
+			estimator = r.peaks[of].Now()
+		}
+		by[of] = model.PendingNow(estimator)
+	}
+	return func(pod *corev1.Pod, node *corev1.Node) (pending podusage.Amounts) {
+		for of := range by {
+			pending[of] = by[of](pod, node)[of]
+		}
+		return pending
+	}
 }
 
 // Figure is one value that was measured of a node.
