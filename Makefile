@@ -135,10 +135,13 @@ profile: ## take the profile of processor time that PGO=1 builds with (five minu
 bench-quick: ## compare one profile, to 5 %, in five minutes once all is built
 	@hack/bench.sh quick
 
-quality: ## compare the plugins, and moves, with the stock scheduler and with one that knows the future, on three days of pods (TRACES=folder of real traces)
+quality: ## compare the plugins, and moves, with the stock scheduler and with one that knows the future, on two real traces (hours)
 	go build -o bin/kubectl-plimsoll ./cmd/kubectl-plimsoll
-	bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml --policies stock,clairvoyant,PredictedPeak+rebalance $(if $(TRACES),--traces "$(TRACES)" --seeds 2,--seeds 3)
-	bin/kubectl-plimsoll replay --config pkg/replay/testdata/packing.yaml --scenario low --policies stock $(if $(TRACES),--traces "$(TRACES)" --seeds 2,--seeds 3)
+	for nodes in 100 40; do for traces in planetlab 'bitbrains --consecutive'; do \
+		bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml --policies stock,clairvoyant,PredictedPeak+rebalance \
+			--seeds 4 --nodes $$nodes --traces pkg/replay/testdata/traces/$$traces || exit; \
+	done; done
+	bin/kubectl-plimsoll replay --config pkg/replay/testdata/packing.yaml --scenario low --policies stock --seeds 3
 	go test -tags quality -count 1 -run RanksPolicies ./pkg/replay
 
 scale: ## move pods off hot nodes, of 1,000 nodes with 10,000 pods on a real control plane while pods arrive (ten minutes)

@@ -128,6 +128,7 @@ func TestCommand_UsageErrors(t *testing.T) {
 		{"no node", []string{"--nodes", "0"}, []string{"--nodes", "0", "from 1"}},
 		{"a page of all scenarios", []string{"--html", "x", "--scenario", "all"}, []string{"--html", "--scenario"}},
 		{"a file and traces", []string{"--load", "x", "--traces", "y"}, []string{"--load", "--traces"}},
+		{"days in a row of no file", []string{"--consecutive"}, []string{"--consecutive", "--traces is not set"}},
 		{"hashes of nothing", []string{"--hash-names"}, []string{"--hash-names", "--save"}},
 		{"several days to save", []string{"--seeds", "2", "--nodes", "1", "--save", "x"}, []string{"--save", "one day"}},
 		{"no such configuration", []string{"--config", "/nowhere"}, []string{"--config", "/nowhere"}},

@@ -71,6 +71,10 @@ func (o *Options) newReport() *report.Report {
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), CountedSeconds: first.Counted.Seconds(),
 		HotAbove: load.Hot, SevereAbove: report.SevereAbove,
 	}
+	if after5m, ok := input.Autocorrelation(o.Inputs, 5*time.Minute); ok {
+		after1h, _ := input.Autocorrelation(o.Inputs, time.Hour)
+		r.Autocorrelation = &report.Autocorrelation{FiveMinutes: after5m, Hour: after1h}
+	}
 	for i := range first.Nodes {
 		r.CPUCores += first.Nodes[i].Capacity.CPUMillis / 1000
 	}
@@ -181,6 +185,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",
 		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
+	flags.BoolVar(&s.Consecutive, "consecutive", false,
+		"the files of --traces are consecutive days of the same machines: one run, whose first day is not counted")
 	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
 	flags.IntVar(&s.Nodes, "nodes", 100, "number of nodes; the number of pods is proportional")
 	flags.StringVar(&s.Load, "load", "", "file of --save to replay")

@@ -24,6 +24,7 @@ type Selection struct {
 	Rebalance         engine.Rebalance
 	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
 	Scenario, Traces string
+	Consecutive      bool
 	Seeds, Nodes     int
 	Load             string
 	Prometheus       string
@@ -94,8 +95,9 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 		reason  string
 		flags   []string
 	}{
-		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "seeds", "nodes"}},
-		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "seeds", "nodes"}},
+		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "consecutive", "seeds", "nodes"}},
+		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "consecutive", "seeds", "nodes"}},
+		{s.Traces == "", "--traces is not set", []string{"consecutive"}},
 		{s.Prometheus == "", "--prometheus is not set", []string{
 			"since", "prometheus-token-file", "prometheus-ca-file", "prometheus-http-config-file",
 		}},
@@ -223,6 +225,9 @@ func (s *Selection) generate() ([]Options, error) {
 		var err error
 		if days, err = generate.ReadTraces(s.Traces); err != nil {
 			return nil, cluster.OptionErrorf("--traces: %w", err)
+		}
+		if s.Consecutive {
+			days = []*generate.Traces{generate.InARow(days)}
 		}
 	}
 	var all []Options

@@ -41,7 +41,7 @@ type Rebalance struct {
 
 // AddFlags adds the flags of moves.
 func (r *Rebalance) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.file, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
+	flags.StringVar(&r.file, "rebalancer-config", "", "RebalancerConfiguration of policies that end in "+report.Rebalanced)
 	flags.DurationVar(&r.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
 	flags.DurationVar(&r.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 }
@@ -65,7 +65,7 @@ func (r *Rebalance) Read() (err error) {
 
 // AddTo returns the policy with moves. It follows Read.
 func (r *Rebalance) AddTo(p Policy) Policy {
-	p.Name, p.rebalance = p.Name+"+rebalance", r
+	p.Name, p.rebalance = p.Name+report.Rebalanced, r
 	return p
 }
 

@@ -94,7 +94,8 @@ func cluster(nodes int) []input.Node {
 	return all
 }
 
-// Input returns nodes, and pods whose usage follows the traces: of one day. Equal arguments yield equal pods.
+// Input returns nodes, and pods whose usage follows the traces. Of several days in a row, the first is not counted. Equal arguments
+// yield equal pods.
 func Input(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	machines := t.sorted()
 	if len(machines) == 0 {
@@ -103,8 +104,11 @@ func Input(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) 
 	in := &input.Input{
 		Name: fmt.Sprintf("%s, seed %d", t.Name, seed), Seed: seed,
 		Start:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Length: input.Day, Counted: input.Day - warmUp,
-		Nodes: cluster(nodes),
+		Length: input.TraceStep * time.Duration(len(machines[0])),
+		Nodes:  cluster(nodes),
+	}
+	if in.Counted = in.Length - input.Day; in.Counted == 0 {
+		in.Counted = in.Length - warmUp
 	}
 	ofDay := fnv.New64a()
 	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
@@ -149,11 +153,11 @@ func (g *generator) generate() {
 			g.addWorkload()
 		}
 	}
-	bursts := burstsPerDay * g.size * g.scenario.Demand / baseDemand
+	perDay := burstsPerDay * g.size * g.scenario.Demand / baseDemand
 	// The cluster fills with as many pods as in a steady state, with residual lifetimes.
 	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
-	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
-	g.arrivals(bursts, g.Length, g.lifetime)
+	g.arrivals(perDay*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
+	g.arrivals(perDay*float64(g.Length/input.Day), g.Length, g.lifetime)
 	slices.SortStableFunc(g.Pods, func(a, b input.Pod) int { return int(a.Arrival - b.Arrival) })
 	g.scale()
 	for i := range g.Workloads {
@@ -220,19 +224,19 @@ func (g *generator) addWorkload() int {
 }
 
 func (g *generator) similar(machine int) int {
-	reach := int(similar * float64(len(g.machines)))
+	reach := max(int(similar*float64(len(g.machines))), 1)
 	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
 }
 
 func (g *generator) lifetime() time.Duration {
 	lifetime := float64(medianLifetime) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
-	return max(time.Duration(min(lifetime, float64(g.Length))), input.Tick)
+	return max(time.Duration(min(lifetime, float64(input.Day))), input.Tick)
 }
 
 // residualLifetime is the remaining lifetime of a running pod at a random time. Its whole lifetime is weighted by length.
 func (g *generator) residualLifetime() time.Duration {
 	whole := float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
-	return max(time.Duration(min(whole, float64(g.Length))*g.rand.Float64()), input.Tick)
+	return max(time.Duration(min(whole, float64(input.Day))*g.rand.Float64()), input.Tick)
 }
 
 // scale scales usages to the scenario's demand in the counted hours.
@@ -335,9 +339,9 @@ func slowly(r *rand.Rand) []float64 {
 	return values
 }
 
-// Traces are the CPU utilizations of machines over a day.
+// Traces are the CPU utilizations of machines over a day, or several days in a row.
 type Traces struct {
-	// Name is that of the day.
+	// Name is that of the day, or of the first and the last.
 	Name string
 	// Machines holds a row per machine: its utilization, from 0 to 1, in each TraceStep.
 	Machines [][]float32
@@ -346,6 +350,8 @@ type Traces struct {
 const (
 	// samplesPerDay is the length of a row.
 	samplesPerDay = int(input.Day / input.TraceStep)
+	// minMean keeps the logarithms of the means of idle machines apart from minus infinity.
+	minMean = 0.001
 	// maxTraceBytes bounds the uncompressed size of a file.
 	maxTraceBytes = 64 << 20
 )
@@ -377,6 +383,61 @@ func ReadTraces(folder string) ([]*Traces, error) {
 		days = append(days, t)
 	}
 	return days, nil
+}
+
+// InARow joins consecutive days, of the machines that ran on all of them. Files name no machines, but have them in the same order. Where
+// a day has more rows than another, the rows that it has alone are those without which the means of the others differ least. Each
+// machine also begins on each other day, and ends with the days before: pods of a few dozen machines would all be busy at once.
+func InARow(days []*Traces) *Traces {
+	first, last := days[0], days[len(days)-1]
+	joined := &Traces{Name: first.Name + " to " + last.Name, Machines: slices.Clone(first.Machines)}
+	for _, day := range days[1:] {
+		next := day.Machines
+		if len(next) < len(joined.Machines) {
+			joined.Machines = common(joined.Machines, next)
+		} else {
+			next = common(next, joined.Machines)
+		}
+		for i, row := range next {
+			joined.Machines[i] = slices.Concat(joined.Machines[i], row)
+		}
+	}
+	for _, row := range slices.Clone(joined.Machines) {
+		for begin := samplesPerDay; begin < len(row); begin += samplesPerDay {
+			joined.Machines = append(joined.Machines, slices.Concat(row[begin:], row[:begin]))
+		}
+	}
+	return joined
+}
+
+// common returns the rows of the larger set that are the machines of the smaller one.
+func common(rows, fewer [][]float32) [][]float32 {
+	logOf := func(rows [][]float32) (logs []float64) {
+		for _, row := range rows {
+			logs = append(logs, math.Log(mean(row[max(len(row)-samplesPerDay, 0):])+minMean))
+		}
+		return logs
+	}
+	a, b := logOf(rows), logOf(fewer)
+	// cost is the least sum of differences with which the first i of a contain the first j of b.
+	cost := make([][]float64, len(a)+1)
+	for i := range cost {
+		cost[i] = make([]float64, len(b)+1)
+		for j := 1; j <= len(b); j++ {
+			cost[i][j] = math.Inf(1)
+			if i > 0 {
+				cost[i][j] = min(cost[i-1][j], cost[i-1][j-1]+math.Abs(a[i-1]-b[j-1]))
+			}
+		}
+	}
+	kept := make([][]float32, len(b))
+	for i, j := len(a), len(b); j > 0; i-- {
+		if cost[i][j] != cost[i-1][j] {
+			j--
+			kept[j] = rows[i-1]
+		}
+	}
+	return kept
 }
 
 func parseTraces(name string, content io.Reader) (*Traces, error) {

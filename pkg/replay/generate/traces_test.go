@@ -1,8 +1,11 @@
 package generate
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -27,4 +30,29 @@ func TestParseTraces_Invalid(t *testing.T) {
 	}
 	_, err := ReadTraces(t.TempDir())
 	check.Error(t, err, "*.csv")
+}
+
+// Three days, of machines with the means 10, 40, 20 and 30 %. The machine of 40 % ends after the first day, and one of 25 % begins on the
+// third.
+func TestInARow(t *testing.T) {
+	day := func(percents ...float32) *Traces {
+		d := &Traces{Name: "day"}
+		for _, p := range percents {
+			d.Machines = append(d.Machines, slices.Repeat([]float32{p / 100}, samplesPerDay))
+		}
+		return d
+	}
+	joined := InARow([]*Traces{day(10, 40, 20, 30), day(11, 21, 31), day(12, 25, 22, 32)})
+	var got []string
+	for _, row := range joined.Machines {
+		got = append(got, fmt.Sprintf("%.0f %.0f %.0f", 100*row[0], 100*row[samplesPerDay], 100*row[2*samplesPerDay]))
+	}
+	check.Equal(t, "machines by day, then those that begin on another day", []string{
+		"10 11 12", "20 21 22", "30 31 32", "11 12 10", "12 10 11", "21 22 20", "22 20 21", "31 32 30", "32 30 31",
+	}, got)
+	in := check.Value(Input(joined, Scenarios()[0], 1, 1))(t)
+	check.Equal(t, "length and counted time", []time.Duration{72 * time.Hour, 48 * time.Hour}, []time.Duration{in.Length, in.Counted})
+	if last := in.Pods[len(in.Pods)-1]; last.Arrival < 60*time.Hour {
+		t.Errorf("the last pod arrives at %v, want pods on all days", last.Arrival)
+	}
 }

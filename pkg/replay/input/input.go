@@ -93,6 +93,38 @@ func NewNoise() Noise {
 // Value returns the trace's value in a step, counted from Input.Start.
 func (p *Pod) Value(step int) float32 { return p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)] }
 
+// Autocorrelation returns the correlation of the pods' CPU usages with those a lag later. Pods with a short life are left out, since
+// their own mean biases it. It returns false if no other pod's usage varies.
+func Autocorrelation(inputs []*Input, lag time.Duration) (float64, bool) {
+	const minSteps, minLags = 24, 4
+	steps := int(lag / TraceStep)
+	var covariance, variance float64
+	for _, in := range inputs {
+		for i := range in.Pods {
+			p := &in.Pods[i]
+			from := max(int(p.Arrival/TraceStep), p.TraceFrom)
+			to := min(int((p.Arrival+p.Lifetime)/TraceStep), p.TraceFrom+len(p.Trace))
+			n := to - from
+			if n < max(minSteps, minLags*steps) {
+				continue
+			}
+			usages, sum := p.Trace[from-p.TraceFrom:to-p.TraceFrom], 0.0
+			for _, u := range usages {
+				sum += float64(u)
+			}
+			mean, unit := sum/float64(n), float64(p.CPUMillis)
+			for at, u := range usages {
+				deviation := (float64(u) - mean) * unit
+				variance += deviation * deviation
+				if at >= steps {
+					covariance += deviation * (float64(usages[at-steps]) - mean) * unit * float64(n) / float64(n-steps)
+				}
+			}
+		}
+	}
+	return covariance / variance, variance > 0
+}
+
 // Demand is a pod's CPU usage on a node with room for it.
 type Demand struct {
 	pod         *Pod

@@ -299,4 +299,9 @@ func (r *Report) print(p *terminal.Printer) {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
+	for _, sentence := range []string{r.Heat(), r.Recommendation()} {
+		if sentence != "" {
+			p.Printf("%s\n", sentence)
+		}
+	}
 }

@@ -9,6 +9,8 @@ const (
 	Stock       = "stock"
 	Recommended = "plimsoll"
 	Clairvoyant = "clairvoyant"
+	// Rebalanced ends the name of a policy that moves pods.
+	Rebalanced = "+rebalance"
 )
 
 // Result is the JSON of a replay.
@@ -30,10 +32,18 @@ type Report struct {
 	CPUCores float64 `json:"cpuCores"`
 	// CountedSeconds is the time that figures cover: the cluster fills before.
 	CountedSeconds float64 `json:"countedSeconds"`
+	// Autocorrelation is nil if no pod lives long enough for it.
+	Autocorrelation *Autocorrelation `json:"autocorrelation,omitempty"`
 	// HotAbove and SevereAbove are utilizations, as fractions of a node's CPU capacity.
 	HotAbove    float64        `json:"hotAboveRatio"`
 	SevereAbove float64        `json:"severeAboveRatio"`
 	Policies    []PolicyReport `json:"policies"`
+}
+
+// Autocorrelation is the correlation of the pods' CPU usages with those five minutes and an hour later, from -1 to 1.
+type Autocorrelation struct {
+	FiveMinutes float64 `json:"fiveMinutes"`
+	Hour        float64 `json:"hour"`
 }
 
 // PolicyReport holds one policy's runs. Run i of all policies has the same pods.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // hotReport has policies with these hot node-minutes, run by run.
@@ -81,4 +83,51 @@ func TestCompared(t *testing.T) {
 			t.Errorf("%v beside %v: %q and %q, want %q and %q", tc.a.Runs, tc.b.Runs, cell, all, tc.cell, tc.all)
 		}
 	}
+}
+
+func TestRecommendation(t *testing.T) {
+	lasting := &Autocorrelation{FiveMinutes: 0.93, Hour: 0.59}
+	moved := func(minutes float64) PolicyReport {
+		return PolicyReport{Name: "A+rebalance", Runs: []Run{{HotMinutes: minutes, Moves: 35}}}
+	}
+	for _, tc := range []struct {
+		name   string
+		report *Report
+		want   string
+	}{
+		{"without stock, gains are unknown", hotReport(hot("A", 500), hot("B", 900)), ""},
+		{"clairvoyant is no policy to choose", hotReport(hot(Stock, 500), hot(Clairvoyant, 100)), ""},
+		{"few hot node-minutes", hotReport(hot(Stock, 60), hot("A", 10)),
+			"Recommendation: stay with stock: fewer than 100 hot node-minutes are too few to gain from."},
+		{"noise", hotReport(hot(Stock, 1000), hot("A", 900)),
+			"Recommendation: stay with stock: no policy has fewer hot node-minutes beyond noise."},
+		// (1000 − 400)/1000 is 60 %.
+		{"one run", hotReport(hot(Stock, 1000), hot("A", 400)),
+			"Recommendation: A: 60 % fewer hot node-minutes than stock (of one run, where 10 % is noise)."},
+		// 1 − 900/2000 is 55 %; the runs have 1 − 300/1000 and 1 − 600/1000.
+		{"the range of several runs", hotReport(hot(Stock, 1000, 1000), hot("A", 300, 600)),
+			"Recommendation: A: 55 % fewer hot node-minutes than stock (40 to 70 % fewer in 2 runs)."},
+		// 35 moves in 21 of 24 hours are 40 a day.
+		{"moves that gain", hotReport(hot(Stock, 1000), hot("A", 400), moved(200)),
+			"Recommendation: A and the rebalancer: 80 % fewer hot node-minutes than stock (of one run, where 10 % is noise), with 40 moves a day."},
+		{"moves that gain noise", hotReport(hot(Stock, 1000), hot("A", 400), moved(370)),
+			"Recommendation: A: 60 % fewer hot node-minutes than stock (of one run, where 10 % is noise); moves gain nothing beyond noise."},
+		{"heat that lasts, without moves", &Report{Autocorrelation: lasting, Policies: []PolicyReport{hot(Stock, 1000), hot("A", 400)}},
+			"Recommendation: A: 60 % fewer hot node-minutes than stock (of one run, where 10 % is noise); heat lasts, so replay A+rebalance too."},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.report.CountedSeconds = 21 * 3600
+			check.Equal(t, "recommendation", tc.want, tc.report.Recommendation())
+		})
+	}
+}
+
+func TestHeat(t *testing.T) {
+	check.Equal(t, "unknown", "", (&Report{}).Heat())
+	of := func(fiveMinutes, hour float64) *Report {
+		return &Report{Autocorrelation: &Autocorrelation{FiveMinutes: fiveMinutes, Hour: hour}}
+	}
+	check.Equal(t, "PlanetLab", "The pods' CPU usages have an autocorrelation of 0.10 after five minutes and 0.08 after an hour: "+
+		"heat passes within minutes, so moves help little.", of(0.1, 0.08).Heat())
+	check.Contains(t, printed(of(0.93, 0.59)), "0.93 after five minutes and 0.59 after an hour: heat lasts, so moves help.\n")
 }
