@@ -209,6 +209,9 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if err := errors.Join(format.Validate(), s.Validate(cmd.Flags().Changed)); err != nil {
 		return err
 	}
+	if len(s.Configs) > 0 && !cmd.Flags().Changed("policies") {
+		s.Policies = []string{report.Stock, report.Clairvoyant}
+	}
 	policies, err := s.ReadPolicies()
 	if err != nil {
 		return err

@@ -58,9 +58,6 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 	if err := s.checkHistory(); err != nil {
 		return err
 	}
-	if !changed("policies") && len(s.Configs) > 0 {
-		s.Policies = []string{report.Stock, report.Clairvoyant}
-	}
 	switch {
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
 		return cluster.OptionErrorf("--seeds: %d; write from 1 to %d", s.Seeds, maxSeeds)

@@ -134,7 +134,8 @@ func limits(list []explain.Limit) string {
 	for _, l := range list {
 		limit := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
 		if len(l.Terms) > 0 {
-			limit += ": " + strings.Join(text.Each(l.Terms, func(t explain.Term) string { return fmt.Sprintf("%s %.1f", t.Name, t.Value) }), ", ")
+			terms := text.Each(l.Terms, func(t explain.Term) string { return fmt.Sprintf("%s %.1f", t.Name, t.Value) })
+			limit += ": " + strings.Join(terms, ", ")
 		}
 		texts = append(texts, limit)
 	}

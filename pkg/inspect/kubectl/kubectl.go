@@ -97,7 +97,7 @@ func (f *Flags) Connect(command *cobra.Command) (*cluster.Connection, error) {
 	conn.Chosen = f.chosen()
 	if name := *f.Kube.Namespace; name != "" {
 		_, err := conn.Client.CoreV1().Namespaces().Get(command.Context(), name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) { // what follows meets all other errors
+		if apierrors.IsNotFound(err) { // other requests report all other errors
 			return nil, cluster.OptionErrorf("--namespace: there is no namespace %s; kubectl get namespaces lists them", name)
 		}
 	}

@@ -105,7 +105,7 @@ func TestWarnOfOtherMinor(t *testing.T) {
 	}
 }
 
-// A namespace that does not exist is an error. One that the user may not read is taken as it is.
+// A namespace that does not exist is an error. One that the user has no permission to read is taken as it is.
 func TestConnect_Namespace(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := map[string]*apierrors.StatusError{

@@ -69,7 +69,8 @@ func (o *shadowOptions) run(cmd *cobra.Command, _ []string) error {
 		return cluster.OptionErrorf("--since: %v; write whole hours from 1h to %dh", o.since, MaxHours)
 	}
 	if o.request.Address != "" && (o.request.Service != "" || text.HTTPURL(o.request.Address) == nil) {
-		return cluster.OptionErrorf("--address: %q; write an http(s) URL, such as http://localhost:10269, and no --service", o.request.Address)
+		return cluster.OptionErrorf("--address: %q; write an http(s) URL, such as http://localhost:10269, and no --service",
+			o.request.Address)
 	}
 	connection, err := o.cluster.Connect(cmd)
 	if err != nil {

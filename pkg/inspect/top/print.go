@@ -164,7 +164,7 @@ func (r *Resource) bar() bar.Bar {
 func (n *Nodes) Notes() (lines []string) {
 	switch {
 	case n.any((*Resource).hasTarget):
-		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has a target, which it prefers nodes to be near, and no load line.")
+		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has a target that it prefers nodes to be near, and no load line.")
 	case len(n.Nodes) > 0 && !n.any(func(r *Resource) bool { return r.LinePercent != nil }):
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
 	}

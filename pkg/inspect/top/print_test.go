@@ -112,7 +112,7 @@ func TestNodes_PrintTarget(t *testing.T) {
 		}
 	}
 	check.Lacks(t, p.String(), "\x1b[33m", "\x1b[31m") // yellow, red
-	check.Equal(t, "Notes", []string{"TargetLoadPacking of profile plimsoll has a target, which it prefers nodes to be near, and no load line."},
+	check.Equal(t, "Notes", []string{"TargetLoadPacking of profile plimsoll has a target that it prefers nodes to be near, and no load line."},
 		nodes.Notes())
 }
 

@@ -329,8 +329,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// Of all nodes, pods with pending usage are first, then the largest by the share of their node: c-0 has 3 of 6 cores and 3 of 12 GiB, b-0
-// 3 of 8 cores and 3 of 12 GiB, old 1 of 8 cores and 1 of 16 GiB. The total is 1.8 of 8 + 8 + 6 cores.
+// Of all nodes, pods with pending usage are first, then the largest by the share of their node. c-0 has 3 of 6 cores and 3 of 12 GiB, and
+// b-0 3 of 8 cores and 3 of 12 GiB. old has 1 of 8 cores and 1 of 16 GiB. The total is 1.8 of 8 + 8 + 6 cores.
 func TestPods_OfNodes(t *testing.T) {
 	r := newClusterReader(t, Options{})
 	for _, tc := range []struct {
