@@ -98,7 +98,7 @@ func podsOfTop(t *testing.T) (pods []string) {
 	var printed top.Pods
 	check.OK(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &printed))
 	for _, p := range printed.Pods {
-		pods = append(pods, p.Namespace+"/"+p.Name+"|"+p.CPU.Usage.String())
+		pods = append(pods, fmt.Sprintf("%s/%s|%dm", p.Namespace, p.Name, p.CPU.Usage.MilliValue())) // as the table does
 	}
 	slices.Sort(pods)
 	return pods
