@@ -26,8 +26,7 @@ type Pods struct {
 	// Total is the sum over the pods, and percentages are of all their nodes. Its PendingPercent is that of Node.
 	Total Total `json:"total"`
 	// Top is the number of pods that are printed; 0 prints all. Waiting is the number of pods without a node.
-	Top     int `json:"-"`
-	Waiting int `json:"-"`
+	Top, Waiting int `json:"-"`
 }
 
 // Pod is what one pod is expected to use.
