@@ -19,6 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
@@ -28,6 +29,7 @@ const (
 	alone             = "rebalancer.alone"
 	byRequests        = "rebalancer.descheduler"
 	budgets           = "rebalancer.budgets"
+	names             = "rebalancer.names"
 	readsLoad         = "rebalancer.load"
 	permissionsNeeded = "rebalancer.permissions"
 )
@@ -35,7 +37,7 @@ const (
 // Supplier returns the checks of the rebalancer.
 func Supplier() doctor.Supplier {
 	return doctor.Supplier{
-		Group: "rebalancer", IDs: []string{alone, byRequests, budgets, readsLoad, permissionsNeeded},
+		Group: "rebalancer", IDs: []string{alone, byRequests, budgets, names, readsLoad, permissionsNeeded},
 		Read: func(ctx context.Context, conn *cluster.Connection, f *doctor.Facts) []doctor.Check[*doctor.Facts] {
 			return read(ctx, conn, f).checks()
 		},
@@ -49,7 +51,9 @@ type facts struct {
 	// name is the rebalancer's pod; empty if none is installed. configuration is the default if no configuration could be read.
 	name          string
 	configuration *api.Configuration
-	deschedulers  []descheduler
+	// content is that of the configuration; empty for the default.
+	content      string
+	deschedulers []descheduler
 	// spec and namespace are those of the rebalancer's pod.
 	spec        *corev1.PodSpec
 	namespace   string
@@ -74,6 +78,9 @@ func (f *facts) checks() (checks []doctor.Check[*doctor.Facts]) {
 	if f.configurationErr != nil || f.configuration.Mode == api.Evict {
 		add(alone, f.unlessUnread(f.checkAlone))
 		add(budgets, f.unlessUnread(f.checkBudgets))
+	}
+	if f.configurationErr == nil {
+		add(names, f.checkNames, (*doctor.Facts).NeedCluster)
 	}
 	add(permissionsNeeded, f.unlessUnread(f.checkPermissions))
 	add(readsLoad, f.checkReadsLoad, (*doctor.Facts).NeedCluster)
@@ -184,7 +191,7 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	found, invalid := false, error(nil)
 	err := f.eachConfigMap(ctx, pod.Namespace, &pod.Spec, func(_, content string) {
 		if c, err := api.Decode([]byte(content)); err == nil {
-			f.configuration, found = c, true
+			f.configuration, f.content, found = c, content, true
 		} else if strings.Contains(content, api.Kind) {
 			invalid = err
 		}
@@ -292,6 +299,15 @@ func (f *facts) checkByRequests() (results []doctor.Result) {
 				"%s moves pods by requests (%s), and a profile packs nodes by load: the two undo each other's work", d.name,
 				strings.Join(d.byRequests, ", "))...)
 		}
+	}
+	return results
+}
+
+// checkNames finds names and labels in the rebalancer's configuration that select nothing.
+func (f *facts) checkNames() (results []doctor.Result) {
+	for _, x := range configlint.CheckNames([]byte(f.content), f.Named) {
+		results = append(results, doctor.Warn(doctor.Advise("In the configuration of the rebalancer %s, at %s: %s.", f.name, x.Field, x.Advice),
+			"%s: %s: %v", x.Field, x.Code, x.Details[1])...)
 	}
 	return results
 }
