@@ -16,6 +16,7 @@ import (
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -327,6 +328,8 @@ type waitingPod struct {
 	group *groupAttempt
 	// retryUntil is the end of the time in which the group is retried without waiting for a measurement.
 	retryUntil time.Time
+	// others is the number of pods of the group that the scheduler does not count as waiting for the limit.
+	others int
 }
 
 func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
@@ -341,7 +344,23 @@ func (q *requeuer) forget(pods ...types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, pod := range pods {
+		q.count(q.waiting[pod], -1)
 		delete(q.waiting, pod)
+	}
+}
+
+// set lets a pod wait. Call it under the lock.
+func (q *requeuer) set(pod types.UID, w waitingPod) {
+	q.count(q.waiting[pod], -1)
+	q.count(w, 1)
+	q.waiting[pod] = w
+}
+
+// count adds a pod's group to scheduler_unschedulable_pods, or removes it. The scheduler itself counts only those pods of a group for
+// which a plugin rejected nodes: most are not tried after the first that does not fit.
+func (q *requeuer) count(w waitingPod, times float64) {
+	if w.others > 0 {
+		metrics.UnschedulableReason(q.limit.Plugin, w.pod.Spec.SchedulerName).Add(times * float64(w.others))
 	}
 }
 
@@ -373,7 +392,7 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		names = q.lastNodes
 	}
 	q.lastNodes = names
-	q.waiting[pod.UID] = waitingPod{pod: pod, nodes: names}
+	q.set(pod.UID, waitingPod{pod: pod, nodes: names})
 	q.mu.Unlock()
 	if q.snapshots.Outdated(state) {
 		q.wake()
@@ -390,9 +409,10 @@ func (q *requeuer) wake() {
 
 // waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow. It is known
 // by its first pod.
-func (q *requeuer) waitForGroup(first *corev1.Pod, attempt *groupAttempt) {
+func (q *requeuer) waitForGroup(pods []*corev1.Pod, attempt *groupAttempt) {
 	if pod, state := attempt.lastRefused(); pod != nil {
-		q.setGroup(first, waitingPod{pod: pod, group: attempt}, q.snapshots.Outdated(state))
+		w := waitingPod{pod: pod, group: attempt, others: len(pods) - len(attempt.pods)}
+		q.setGroup(pods[0], w, q.snapshots.Outdated(state))
 	}
 }
 
@@ -404,7 +424,7 @@ func (q *requeuer) setGroup(first *corev1.Pod, w waitingPod, retry bool) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting[first.UID] = w
+	q.set(first.UID, w)
 }
 
 // run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a

@@ -23,6 +23,8 @@ type groupAttempt struct {
 	mu sync.Mutex
 	// refusals holds, by node, the first pod for which the limit ruled the node out.
 	refusals map[string]refusal
+	// pods are those for which the limit ruled out nodes.
+	pods map[*corev1.Pod]bool
 	// last is the pod that was ruled out last, in the cycle lastState.
 	last      *corev1.Pod
 	lastState fwk.CycleState
@@ -48,7 +50,7 @@ func (a *groupAttempt) judge(state fwk.CycleState, pod *corev1.Pod, node, reason
 	if reason == "" {
 		return ""
 	}
-	a.last, a.lastState = pod, state
+	a.last, a.lastState, a.pods[pod] = pod, state, true
 	if !known {
 		a.refusals[node] = refusal{pod, reason}
 	}
@@ -92,7 +94,7 @@ func (g *Gate) beginInGroup(state fwk.CycleState, pod *corev1.Pod) (waived bool)
 	cycle := minor.PodGroupCycle(state)
 	data, err := cycle.Read(g.key)
 	if err != nil {
-		data = &groupAttempt{refusals: map[string]refusal{}}
+		data = &groupAttempt{refusals: map[string]refusal{}, pods: map[*corev1.Pod]bool{}}
 		cycle.Write(g.key, data)
 	}
 	state.Write(g.key, waiverState{waived, data.(*groupAttempt)})
@@ -117,7 +119,7 @@ func (g *Gate) PodGroupPostFilter(
 	}
 	if !g.relaxes() {
 		g.repeat(attempt, false)
-		g.requeuer.waitForGroup(pods[0], attempt)
+		g.requeuer.waitForGroup(pods, attempt)
 		return nil, unschedulable
 	}
 	limits := g.sufficientForGroup(ctx, state, attempt, schedule)

@@ -6,11 +6,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -29,7 +32,9 @@ func (g podGroup) GetUnscheduledPods() []*corev1.Pod { return g.pods }
 func (c *cluster) groupCycle(t *testing.T, pods []*corev1.Pod, evicted bool) (fwk.PodGroupCycleState, []string) {
 	t.Helper()
 	cycle, placed := framework.NewCycleState(), []string(nil)
-	nodes := check.Value(c.SnapshotSharedLister().NodeInfos().List())(t)
+	nodes := slices.SortedFunc(slices.Values(check.Value(c.SnapshotSharedLister().NodeInfos().List())(t)), func(a, b fwk.NodeInfo) int {
+		return strings.Compare(a.Node().Name, b.Node().Name)
+	})
 	for _, pod := range pods {
 		state := framework.NewCycleState()
 		state.SetPodGroupSchedulingCycle(cycle)
@@ -68,6 +73,7 @@ func (c *cluster) passesInGroup(state fwk.CycleState, pod *corev1.Pod, node fwk.
 }
 
 func TestGate_PodGroups(t *testing.T) {
+	metrics.Register()
 	for _, tc := range []struct {
 		name     string
 		ruledOut map[string][]string
@@ -150,16 +156,28 @@ func TestGate_PodGroupKeepsVictims(t *testing.T) {
 
 // A group that waits is retried after a refresh that leaves room, until its next attempt begins.
 func TestGate_PodGroupWaits(t *testing.T) {
+	metrics.Register()
 	c, pods := newCluster(t, map[string][]string{"a": {"Limit"}}), []*corev1.Pod{podNamed("p-1"), podNamed("p-2")}
 	g := c.gate(t, "Limit", config.WhenNoneFitsReject)
+	before := c.counted(t)
 	for _, pod := range pods {
 		c.Has(t, pod)
 	}
 	cycle, _ := c.groupCycle(t, pods, false)
 	g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, nil)
 	c.makeRoomFor("p-1")
+	// The first pod was tried, and is counted by the scheduler; the second was not.
+	check.Equal(t, "pods to count", before+1, c.counted(t))
 	for range 2 {
 		c.loads.Measure(nil, nil)
 		check.Equal(t, "activated", []string{"ns/p-1"}, slices.Sorted(maps.Keys(c.NextActivated(t))))
 	}
+	g.Begin(framework.NewCycleState(), pods[0])
+	check.Equal(t, "pods to count once the next attempt begins", before, c.counted(t))
+}
+
+// counted is the number of pods that the limit has added to scheduler_unschedulable_pods.
+func (c *cluster) counted(t *testing.T) int {
+	t.Helper()
+	return int(check.Value(testutil.GetGaugeMetricValue(metrics.UnschedulableReason("Limit", "")))(t))
 }
