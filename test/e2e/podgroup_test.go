@@ -135,15 +135,20 @@ func (e environment) lowOn(node, cpu string) string {
 }
 
 // wantGroupBoundAfterFall has a node at 40 % and 2/8 = 65 %, above the line at 60 %. Without the pod of low priority, it would be at
-// 40 % and 1/8 = 52.5 % with the gang, below the line.
+// 40 % and 3 x 0.5/8 = 58.75 % with the gang, below the line. All pods of the gang are counted, though only one is tried.
 func (e environment) wantGroupBoundAfterFall() {
 	low := e.lowOn("reject-1", "2")
-	e.gang(1, cluster.Pod{Name: "reject", Scheduler: "reject", PriorityClass: "high", NodeSelector: pool("reject"), Resources: requests("1")})
+	const gang = 3
+	e.gang(gang, cluster.Pod{Name: "reject", Scheduler: "reject", PriorityClass: "high", NodeSelector: pool("reject"), Resources: requests("500m")})
 	e.wantGangWaits("reject", "reject", aboveLine(1, 60))
 	e.wantAlive(low)
+	e.eventually("the gang to be counted", func() bool {
+		metrics := check.Value(e.Scheduler.Metrics(e.ctx))(e.t)
+		return metrics.Sum("scheduler_unschedulable_pods", "plugin", "LoadThreshold", "profile", "reject") == gang
+	})
 	e.must(e.SetLoad(e.ctx, "reject-1", cluster.Load{Usage: cluster.Usage{CPU: millis(0.05), Memory: "4Gi"}}))
 	fell := time.Now()
-	e.gangBound("reject", 1)
+	e.gangBound("reject", gang)
 	e.t.Logf("Reject: bound %.1f s after load fell", time.Since(fell).Seconds())
 	e.wantAlive(low)
 }
