@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/metrics"
@@ -19,6 +20,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -118,6 +120,30 @@ func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 			check.Lacks(t, err.Error(), "\n")
 			check.Error(t, err, append(tc.want, "config.yaml")...)
 		})
+	}
+}
+
+// TestCopyFlag has the flags of which the text is not what was given.
+func TestCopyFlag(t *testing.T) {
+	for name, values := range map[string][]string{
+		"tls-sni-cert-key":                       {"a.crt,a.key", "b.crt,b.key:example.com,*.example.com"},
+		"authorization-always-allow-paths":       {"/healthz,/x", "/y"},
+		"authentication-tolerate-lookup-failure": {"true"},
+	} {
+		var from, to *pflag.Flag
+		for _, flag := range []**pflag.Flag{&from, &to} {
+			o := options.NewOptions()
+			for _, set := range o.Flags.FlagSets {
+				if found := set.Lookup(name); found != nil {
+					*flag = found
+				}
+			}
+		}
+		for _, value := range values {
+			check.OK(t, from.Value.Set(value))
+		}
+		check.OK(t, copyFlag(to, from))
+		check.Equal(t, name, from.Value.String(), to.Value.String())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/endpoints/filters"
@@ -13,6 +14,7 @@ import (
 	serverfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
@@ -88,7 +90,16 @@ func copyFlag(to, from *pflag.Flag) error {
 	if into, same := to.Value.(pflag.SliceValue); ok && same {
 		return into.Replace(list.GetSlice())
 	}
-	return to.Value.Set(from.Value.String())
+	values := []string{from.Value.String()}
+	if all, ok := from.Value.(*flag.NamedCertKeyArray); ok { // as [CERTIFICATE,KEY;CERTIFICATE,KEY]
+		values = strings.Split(strings.TrimSuffix(strings.TrimPrefix(all.String(), "["), "]"), ";")
+	}
+	for _, value := range values {
+		if err := to.Value.Set(value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withForwardedToken authenticates requests that come through the API server's proxy by their token in another header: the API
