@@ -8,12 +8,17 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxWaiting bounds the requests that wait for their turn: one is answered at a time.
-const maxWaiting = 8
+const (
+	// maxWaiting bounds the requests that wait for their turn, and the answers in memory: one is made at a time.
+	maxWaiting = 8
+	// writeTimeout bounds the time for which a slow client holds an answer. Commands wait less.
+	writeTimeout = 10 * time.Second
+)
 
 // Handler serves what a provider decides by at ServedPath. It does not ask who the client is. Use NewHandler.
 type Handler struct {
@@ -53,7 +58,8 @@ func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if zips {
 		w.Header().Set("Content-Encoding", "gzip")
 	}
-	_, _ = w.Write(body) // the client has gone if it fails
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // every server of net/http can
+	_, _ = w.Write(body)                                                             // the client has gone if it fails
 }
 
 // body returns the answer to a request. It waits for its turn, but not for slow clients.

@@ -7,9 +7,21 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
+
+// deadlineRecorder notes the deadline for writing.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (w *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
+	w.deadline = deadline
+	return nil
+}
 
 func TestHandler(t *testing.T) {
 	s := newServed(t, secretSpec())
@@ -31,10 +43,11 @@ func TestHandler(t *testing.T) {
 				handler.waiting <- struct{}{}
 				defer func() { <-handler.waiting }()
 			}
-			request, w := httptest.NewRequest(tt.method, tt.target, http.NoBody), httptest.NewRecorder()
+			request, w := httptest.NewRequest(tt.method, tt.target, http.NoBody), &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 			request.Header.Set("Accept-Encoding", tt.encoding)
 			handler.ServeHTTP(w, request)
 			check.Equal(t, "code", tt.code, w.Code)
+			check.Equal(t, "a slow client ends", tt.code == http.StatusOK, !w.deadline.IsZero())
 			if w.Code != http.StatusOK {
 				return
 			}
