@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
@@ -75,9 +76,27 @@ func (r *loadReader) read(ctx context.Context, withStatistics bool) (*provider.S
 		return nil, r.failed
 	}
 	served, err := r.request(ctx, withStatistics)
+	if apierrors.IsForbidden(err) && !r.direct {
+		err = r.grants(ctx, err)
+	}
 	r.failed, r.failedAt = err, r.clock.Now()
 	return served, err
 }
+
+// grants adds the commands that grant the permissions that the user lacks.
+func (r *loadReader) grants(ctx context.Context, err error) error {
+	missing, _ := r.MissingPermissions(ctx, "", []Permission{
+		{Group: coordinationv1.GroupName, Resource: "leases", Verbs: []string{"get"}, Namespace: r.election.ResourceNamespace},
+		{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Namespace: r.workload.Namespace, Name: r.account()},
+		{Resource: "pods/proxy", Verbs: []string{"get"}, Namespace: r.workload.Namespace},
+	})
+	for i := range missing {
+		err = fmt.Errorf("%w; grant the permission: %s", err, grant(&missing[i], r.User(ctx)).For(r.Chosen))
+	}
+	return err
+}
+
+func (r *loadReader) account() string { return r.workload.Name + loadReaderSuffix }
 
 func (r *loadReader) request(ctx context.Context, withStatistics bool) (*provider.Served, error) {
 	port := r.workload.loadPort()
@@ -164,11 +183,13 @@ func HolderOf(lease *coordinationv1.Lease) string {
 // renew requests a token if the last one is old.
 func (r *loadReader) renew(ctx context.Context) error {
 	if now := r.clock.Now(); !now.Before(r.expires) {
-		account := r.workload.Name + loadReaderSuffix
 		request := &authenticationv1.TokenRequest{}
 		request.Spec.ExpirationSeconds = new(int64(tokenLife.Seconds()))
 		accounts := r.Client.CoreV1().ServiceAccounts(r.workload.Namespace)
-		granted, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
+		granted, err := accounts.CreateToken(ctx, r.account(), request, metav1.CreateOptions{})
+		if apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w; upgrade the scheduler's chart, which makes this account", err)
+		}
 		if err != nil {
 			return err
 		}

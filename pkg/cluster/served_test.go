@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -137,6 +138,24 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 			babbles = false
 			check.Equal(t, "the error's body was cut", true, <-cut)
 		})
+	}
+	api.HandleFunc("GET /apis/coordination.k8s.io/v1/namespaces/b/leases/forbidden", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	})
+	api.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
+		check.OK(t, json.NewEncoder(w).Encode(authorizationv1.SelfSubjectAccessReview{}))
+	})
+	holder = leaderPod
+	for name, tt := range map[string]struct{ lease, want string }{
+		"plimsoll": {"forbidden", "; grant the permission: kubectl -n b create role plimsoll-inspect-leases --verb=get " +
+			"--resource=leases.coordination.k8s.io && "},
+		"old": {"a", "; upgrade the scheduler's chart, which makes this account"},
+	} {
+		cfg.LeaderElection.ResourceName = tt.lease
+		c := check.Value(Connect(&rest.Config{Host: server.URL, BearerToken: own}, "ns", false))(t)
+		r := c.loadReader(&Options{Configuration: cfg, Clock: testingclock.NewFakeClock(time.Now()), Workload: &Workload{Namespace: "ns", Name: name}})
+		_, err := r.read(context.WithoutCancel(t.Context()), true)
+		check.Error(t, err, tt.want)
 	}
 	klog.Flush()
 	check.Contains(t, log.String(), provider.ServedPath)
