@@ -321,6 +321,7 @@ func TestRBAC_LoadReader(t *testing.T) {
 		"rebalancer: {enabled: true}": "plimsoll-load-reader",
 		"loadPort: 0":                 "",
 		"target: OpenShift":           "secondary-scheduler-load-reader",
+		"{target: OpenShift, openshift: {serviceAccountName: other}}":                                                       "secondary-scheduler-load-reader",
 		"{rebalancer: {enabled: true}, loadPort: 10300, config: {leaderElection: {resourceName: a, resourceNamespace: b}}}": "plimsoll-load-reader",
 	} {
 		rendered := render(t, values)
