@@ -83,12 +83,6 @@ func (w *Watcher) Outcome() Outcome {
 	return w.outcome
 }
 
-func (w *Watcher) tell(o Outcome) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.outcome = o
-}
-
 // NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
 func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *Metrics) *Watcher {
 	return &Watcher{
@@ -231,15 +225,16 @@ func repeat(
 // back. Node metrics that were read beside it are published. A panic is an error.
 func (w *Watcher) Refresh(ctx context.Context) (err error) {
 	began := w.clock.Now()
+	var batch source.Batch
 	defer func() {
-		recovered := recover()
-		if err = w.metrics.panicked(ctx, w.label, recovered, err); recovered != nil {
-			w.tell(Outcome{Began: began, Took: w.clock.Since(began), Err: err})
-		}
+		err = w.metrics.panicked(ctx, w.label, recover(), err)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.outcome = Outcome{began, w.clock.Since(began), err, batch.Contested, batch.Further}
 	}()
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
-	batch, err := w.source.Fetch(ctx,
+	batch, err = w.source.Fetch(ctx,
 		source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics})
 	if err == nil && len(batch.Samples)+len(batch.Metrics)+len(batch.Contested) == 0 {
 		err = errors.New("the source returned no node")
@@ -249,7 +244,6 @@ func (w *Watcher) Refresh(ctx context.Context) (err error) {
 	}
 	now := w.clock.Now()
 	w.metrics.refreshed(w.label, now.Sub(began), err)
-	w.tell(Outcome{began, now.Sub(began), err, batch.Contested, batch.Further})
 	w.metrics.countRejected(w.label, batch.Rejected)
 	w.forgetIfClockWentBack(logger, now)
 	w.failures.log(logger, now, err, "Nodes keep their last measurement until it expires, then their requests are used")

@@ -247,7 +247,7 @@ func ForAPIServer(cfg *rest.Config) (*http.Client, error) {
 	return &client, nil
 }
 
-// checkOrigin follows redirects within the API server's origin alone: client-go would send its credentials elsewhere.
+// checkOrigin follows redirects within one origin: client-go adds its credentials to each request.
 func checkOrigin(req *http.Request, via []*http.Request) error {
 	if !SameOrigin(req.URL, via[0].URL) {
 		return fmt.Errorf("redirected to %s://%s, where the credentials of the API server are not sent",
@@ -256,7 +256,6 @@ func checkOrigin(req *http.Request, via []*http.Request) error {
 	return checkRedirectCount(via)
 }
 
-// boundedErrors cuts the bodies of errors.
 type boundedErrors struct{ http.RoundTripper }
 
 func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
