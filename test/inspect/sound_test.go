@@ -213,10 +213,11 @@ func TestDoctor_NoNodes(t *testing.T) {
 	shared.clear(t)
 	report := shared.doctor(t, "--config="+configurationOf("TargetLoadPacking", "http://127.0.0.1:1", nil).file(t))
 	wantsFound(t, report, "nodes.found", doctor.Warning)
-	for _, c := range report.Checks {
-		if c.Group == "source" && c.Message != "not checked, because the cluster has no nodes" {
-			t.Errorf("%+v", c)
-		}
+	if c := find(report, "unchecked"); c == nil || c.Message != "not checked, because the cluster has no nodes: source, time, values" {
+		t.Errorf("%+v", c)
+	}
+	if status := statusOf(report, "source.answers"); status != "" {
+		t.Errorf("source.answers is %s", status)
 	}
 }
 

@@ -38,7 +38,7 @@ type Result struct {
 	// Advice has ways to fix a Warning or an Error, or to grant a missing permission. One is enough.
 	Advice []Advice `json:"advice,omitempty"`
 
-	// causes are groups of checks. If one of them has something to fix, the advice is to fix that first.
+	// causes are IDs of checks, or groups with errors. The advice of the first that needs a fix replaces that of the result.
 	causes []string
 	// unchecked reports that the check did not run, because a fact is missing.
 	unchecked bool
@@ -61,7 +61,7 @@ type Report struct {
 	// Restart is the command that restarts the scheduler with a changed configuration; empty if unknown.
 	Restart string `json:"restart,omitempty"`
 
-	// unchecked has a result for each check that did not run. Checks has at most one of them for each group.
+	// unchecked has a result for each check that did not run. One result of Checks names their groups.
 	unchecked []Result
 }
 
@@ -111,10 +111,9 @@ func (s *Selection) Validate(suppliers ...Supplier) error {
 // A selected check or group without a result is Skipped.
 func (r *Report) Select(s Selection) {
 	if len(s.Checks) > 0 {
-		r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool { return c.unchecked })
 		r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Result) bool {
 			// If only its group is selected, the report has the cause, which is in the same group. So this result is left out.
-			return c.causes[0] == c.Group && !slices.Contains(s.Checks, c.ID)
+			return groupOf(c.causes[0]) == c.Group && !slices.Contains(s.Checks, c.ID)
 		})...)
 	}
 	hasName := func(c Result, name string) bool { return c.Group == name || c.ID == name }
@@ -127,17 +126,17 @@ func (r *Report) Select(s Selection) {
 			r.Checks = append(r.Checks, Result{Group: groupOf(name), ID: name, Status: Skipped, Message: message})
 		}
 	}
-	r.sort()
+	sortByGroup(r.Checks)
 	if s.OnlyProblems {
 		r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool { return !c.needsFix() })
 	}
 }
 
-// sort sorts the checks by their groups. Those of suppliers are the last.
-func (r *Report) sort() {
+// sortByGroup sorts checks by their groups. Those of suppliers are the last.
+func sortByGroup(checks []Result) {
 	order := Groups()
 	position := func(c Result) int { return slices.Index(append(order, c.Group), c.Group) }
-	slices.SortStableFunc(r.Checks, func(a, b Result) int {
+	slices.SortStableFunc(checks, func(a, b Result) int {
 		return cmp.Or(position(a)-position(b), strings.Compare(a.Group, b.Group))
 	})
 }
@@ -191,25 +190,46 @@ func reportOn(f *Facts) *Report {
 		}
 		runAll(r, sourceChecks(), s, prefix)
 	}
-	for _, c := range r.unchecked { // at most one of a group, none beside something to fix, and none whose cause is in the group
-		if c.causes[0] != c.Group && !r.groupNeedsFix(c.Group) {
-			r.Checks = append(r.Checks, c)
+	sortByGroup(r.Checks)
+	sortByGroup(r.unchecked)
+	for _, list := range [][]Result{r.Checks, r.unchecked} {
+		for i := range list {
+			if cause := r.causeOf(list[i].causes); cause != nil {
+				list[i].Advice = cause.Advice
+				if list[i].unchecked {
+					list[i].Status = cause.Status
+				}
+			}
 		}
 	}
-	r.sort()
-	for i := range r.Checks {
-		causes := r.Checks[i].causes
-		if cause := slices.IndexFunc(causes, r.groupNeedsFix); cause >= 0 {
-			r.Checks[i].Advice = adviseFirst(causes[cause])
-		}
-	}
-	for i := range r.unchecked {
-		cause := r.unchecked[i].causes[0]
-		if slices.ContainsFunc(r.Checks, func(c Result) bool { return c.Group == cause && c.Status == Error }) {
-			r.unchecked[i].Status = Error
-		}
-	}
+	r.Checks = append(r.Checks, r.summarizeUnchecked()...)
 	return r
+}
+
+// causeOf returns the first cause with something to fix, or nil.
+func (r *Report) causeOf(causes []string) *Result {
+	for _, cause := range causes {
+		isCause := func(c Result) bool { return c.ID == cause && c.needsFix() || c.Group == cause && c.Status == Error }
+		if i := slices.IndexFunc(r.Checks, isCause); i >= 0 {
+			return &r.Checks[i]
+		}
+	}
+	return nil
+}
+
+// summarizeUnchecked names the groups that were not checked, by reason, in one result. Groups with something to fix are left out.
+func (r *Report) summarizeUnchecked() []Result {
+	groups := map[string][]string{}
+	for _, c := range r.unchecked {
+		if groupOf(c.causes[0]) != c.Group && !r.groupNeedsFix(c.Group) && !slices.Contains(groups[c.Message], c.Group) {
+			groups[c.Message] = append(groups[c.Message], c.Group)
+		}
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	all := text.Each(sortedKeys(groups), func(reason string) string { return reason + ": " + strings.Join(groups[reason], ", ") })
+	return []Result{{Group: "unchecked", ID: "unchecked", Status: Skipped, Message: strings.Join(all, "; ")}}
 }
 
 // runAll adds the results of the checks.
@@ -220,7 +240,7 @@ func runAll[F any](r *Report, checks []Check[F], facts F, prefix string) {
 		case missing == nil:
 			results = c.Run(facts)
 		case missing.reason != "":
-			results = causedBy(Warn(adviseFirst(missing.group), "not checked, because %s", missing.reason), missing.group)
+			results = causedBy(Warn(nil, "not checked, because %s", missing.reason), missing.cause)
 			results[0].unchecked = true
 		}
 		for _, result := range results {

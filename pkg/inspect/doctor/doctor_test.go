@@ -130,7 +130,7 @@ func TestFault(t *testing.T) {
 		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", status(400, "Client sent an HTTP request to an HTTPS server."), nil,
 			[]string{"address: https://prometheus-operated.monitoring.svc:9090"}},
 		{"no token", there, status(401, "no"), nil, []string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"no tenant", there, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, nil, []string{"Do what the message says"}},
+		{"no tenant", there, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, nil, []string{"Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source."}},
 		{"a file of the pod", there, os.ErrNotExist, nil, []string{"exec deploy/plimsoll"}},
 		{"a redirect to a server that is down", "http://10.0.0.9:9090", redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
 			[]string{"10.0.0.9:9090 redirects to http://10.0.0.8:9/x", "curl -sSI 'http://10.0.0.9:9090/api"}},
@@ -141,7 +141,7 @@ func TestFault(t *testing.T) {
 		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), redirected(there, status(401, "no")), nil,
 			[]string{"tokenFile: /etc/plimsoll/token/token"}},
 		{"another status", "http://10.0.0.9:9090", status(http.StatusBadGateway, ""), nil, []string{"10.0.0.9:9090"}},
-		{"an error of another kind, such as of a source that is new", there, fmt.Errorf("quota of the account is used up"), nil, []string{"Do what the message says"}},
+		{"an error of another kind, such as of a source that is new", there, fmt.Errorf("quota of the account is used up"), nil, []string{"Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt(tt.address, tt.pods...)
@@ -164,7 +164,7 @@ func TestFault(t *testing.T) {
 func TestFault_HTTPConfigFile(t *testing.T) {
 	s := sourceAt("https://prometheus:9090")
 	s.Spec.MetricProvider.HTTPConfigFile, s.Err, s.diagnosis = "/http.yaml", x509.UnknownAuthorityError{}, nil
-	check.Contains(t, fmt.Sprint(s.adviseFault()), "Do what the message says")
+	check.Contains(t, fmt.Sprint(s.adviseFault()), "Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source.")
 }
 
 func TestTableChecks(t *testing.T) {
@@ -578,7 +578,7 @@ func TestFault_HostedSource(t *testing.T) {
 			expectChosen(t, s.Facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			if len(checks) != 1 || checks[0].Status != Error || !strings.Contains(checks[0].Message, tt.want) ||
-				!strings.Contains(checks[0].Advice[0].Text, "Do what the message says") {
+				!strings.Contains(checks[0].Advice[0].Text, "Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source.") {
 				t.Errorf("%s, %v: %+v, want one fault", kind, tt.err, checks)
 			}
 		}

@@ -153,13 +153,13 @@ func (f *Facts) needAnswers() *gap {
 
 // needMetrics accepts missing metrics where no scheduler is known.
 func (f *Facts) needMetrics() *gap {
-	return gapIf(f.metricsErr != nil, "the scheduler's metrics could not be read", "scheduler")
+	return gapIf(f.metricsErr != nil, "the scheduler's metrics could not be read", "scheduler.metrics")
 }
 
 // NeedCluster also needs nodes: without nodes, most sources are not asked. A failure shows that this one was.
 func (s *sourceFacts) NeedCluster() *gap {
 	unasked := len(s.nodes) == 0 && (s.Err == nil || errors.Is(s.Err, source.ErrNoNodes))
-	return cmp.Or(s.Facts.NeedCluster(), gapIf(unasked, "the cluster has no nodes", "nodes"))
+	return cmp.Or(s.Facts.NeedCluster(), gapIf(unasked, "the cluster has no nodes", "nodes.found"))
 }
 
 // needAnswer needs an answer, even one without load of any node. Its checks do not apply to a server that only the scheduler reaches.
@@ -169,15 +169,15 @@ func (s *sourceFacts) needAnswer() *gap {
 	if !answered && s.Adopted && errors.Is(s.Err, cluster.ErrNotHere) {
 		return &gap{}
 	}
-	return gapIf(!answered, s.Label+" could not be read", "source")
+	return gapIf(!answered, s.Label+" could not be read", "source.answers")
 }
 
 func (s *sourceFacts) needLoad() *gap {
-	return gapIf(s.Err != nil, s.Label+" has no load of any node", "source")
+	return gapIf(s.Err != nil, s.Label+" has no load of any node", "source.answers")
 }
 
 func (s *sourceFacts) needExamination() *gap {
-	return gapIf(s.examinationErr != nil, "the series of "+s.Label+" could not be examined", "source")
+	return gapIf(s.examinationErr != nil, "the series of "+s.Label+" could not be examined", "source.examined")
 }
 
 func (s *sourceFacts) needPrometheus() *gap { return gapIf(s.diagnosis == nil, "", "") }

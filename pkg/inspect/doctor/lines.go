@@ -37,7 +37,7 @@ func (f *Facts) checkLines() []Result {
 		if !l.unmeasured {
 			return found
 		}
-		return causedBy(found, "source", "nodes", "time")
+		return causedByAbsence(found)
 	})
 }
 

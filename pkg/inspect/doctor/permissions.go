@@ -125,7 +125,8 @@ func (f *Facts) checkLists() []Result {
 	var missing []cluster.Permission
 	results := each(f.missing, func(kind cluster.MissingKind) []Result {
 		if !apierrors.IsForbidden(kind.Err) {
-			return Warn(Advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
+			return Warn(f.AdviseRun(cluster.Kubectl("get", cluster.ResourceName(kind.Group, kind.Resource), "--all-namespaces"),
+				"Ignore it if the cluster does not have the kind. Otherwise see what the API server answers:"),
 				"%s could not be listed: %s", cluster.ResourceName(kind.Group, kind.Resource), OneLine(kind.Err))
 		}
 		const purpose = "reads these objects; the checks ignore them"

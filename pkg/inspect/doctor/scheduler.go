@@ -353,9 +353,9 @@ func (f *Facts) checkLoadStates() []Result {
 		if n["Expired"]+n["Absent"] == 0 {
 			return Fine("%s", message)
 		}
-		return causedBy(failIf(n["Fresh"] == 0)(
+		return causedByAbsence(failIf(n["Fresh"] == 0)(
 			f.adviseInPod("Here the source has the load of all nodes. Check in the scheduler's pod what it reaches:"),
-			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message), "source", "nodes", "time")
+			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message))
 	})
 }
 
@@ -429,7 +429,7 @@ func (f *Facts) checkFallbacks() []Result {
 		}
 		found := Warn(f.adviseLog("The source has the load of all nodes now. Run doctor again in ten minutes. If the count has grown, "+
 			"see the scheduler's log"), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
-		return causedBy(found, "source", "nodes", "time")
+		return causedByAbsence(found)
 	})
 }
 

@@ -102,10 +102,10 @@ func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
 
-// adviseMessage is for an error whose message says what to do.
+// adviseMessage is for an error whose message names the cause.
 func (s *sourceFacts) adviseMessage() []Advice {
-	return s.adviseInPod(
-		"Do what the message says. If the scheduler reaches the source and this machine does not, check from its pod:")
+	return s.adviseInPod("Correct what the message names, in %s or at the source. If only this machine has the error, check in the pod:",
+		s.Configuration.Origin)
 }
 
 // adviseScheme is for http instead of https, or https instead of http.

@@ -28,14 +28,14 @@ type Supplier struct {
 // Need returns nil if the facts have what a check needs.
 type Need[F any] func(F) *gap
 
-// gap says why a fact is missing, and which group of checks says more. Without a reason the check does not apply.
-type gap struct{ reason, group string }
+// gap says why a fact is missing, and the check or group that says more. Without a reason the check does not apply.
+type gap struct{ reason, cause string }
 
-func gapIf(missing bool, reason, group string) *gap {
+func gapIf(missing bool, reason, cause string) *gap {
 	if !missing {
 		return nil
 	}
-	return &gap{reason, group}
+	return &gap{reason, cause}
 }
 
 func (c Check[F]) missing(facts F) *gap {
