@@ -255,6 +255,11 @@ func configurationFaults() []fault {
 				waived(t, s)
 				pass(s) // the text: change the rules
 			})},
+		{"a window that is longer than the data", "time.coverage", doctor.Warning, "of the window of 2h0m0s", "or raise its retention",
+			func(_ *testing.T, s *scene) {
+				byThreshold(s, args{"thresholds": args{"cpu": 60, "memory": 90}, "windows": args{"memory": "2h"}})
+			},
+			fix{apply: func(_ *testing.T, s *scene, _ string) { delete(s.args(), "windows") }}},
 		{"an annotation that is no threshold", "lines.annotations", doctor.Warning, `"cpu=900" is not a threshold`, "=cpu=70",
 			func(t *testing.T, s *scene) {
 				byThreshold(s, args{"thresholds": args{"cpu": 60}})
@@ -901,8 +906,8 @@ func TestDoctor_Faults(t *testing.T) {
 	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), schedulerFaults(), late} {
 		faults = append(faults, group...)
 	}
-	if len(faults) < 46 {
-		t.Errorf("%d faults, want 46 or more", len(faults))
+	if len(faults) < 47 {
+		t.Errorf("%d faults, want 47 or more", len(faults))
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {

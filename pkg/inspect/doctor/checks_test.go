@@ -102,6 +102,24 @@ func learns(status provider.StatisticsStatus) func(*sourceFacts) {
 	return func(s *sourceFacts) { s.statistics = []provider.StatisticsStatus{status} }
 }
 
+// labelShop sets the label of namespace shop, and the admission policies.
+func labelShop(scheduler, policies string, err error) func(*sourceFacts) {
+	return func(s *sourceFacts) {
+		meta := metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"plimsoll.io/scheduler": scheduler}}
+		s.labeled, s.policies, s.policiesErr = []*corev1.Namespace{{ObjectMeta: meta}}, policies, err
+	}
+}
+
+// custom sets a custom query of memory, and its highest value.
+func custom(highest float64) func(*sourceFacts) {
+	return func(s *sourceFacts) {
+		s.Spec.MetricProvider.Queries = &config.LoadQueries{Memory: "mine"}
+		s.diagnosis.Queries = []diagnosis.QueryDiagnosis{{
+			Query: promql.Query{Kind: promql.Mean, PromQL: "mine", Resource: load.Memory}, Nodes: 2, Highest: highest, HighestNode: "n1",
+		}}
+	}
+}
+
 // withoutLoad returns the figures of cpu of nodes without load.
 func withoutLoad(nodes ...string) (figures []figure) {
 	for _, node := range nodes {
@@ -205,14 +223,10 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.queries":         func(s *sourceFacts) { s.diagnosis.Queries[0].Err = errors.New("no series") },
 		"source.metrics":         func(s *sourceFacts) { s.figures[2].State = load.Absent },
 		"nodes.found":            func(s *sourceFacts) { s.nodes = nil },
-		"nodes.modelled": func(s *sourceFacts) {
-			profile, args := &s.Configuration.Decoded.Profiles[0], &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}
-			profile.Plugins = &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.Peaks}}}}
-			profile.PluginConfig = []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: args}}
-		},
-		"nodes.measured": func(s *sourceFacts) { s.figures[3].State, s.figures[4].State = load.Absent, load.Absent },
-		"nodes.nearest":  func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },
-		"lines.room":     func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} },
+		"nodes.modelled":         found(finding.NodesUnmodelled),
+		"nodes.measured":         func(s *sourceFacts) { s.figures[3].State, s.figures[4].State = load.Absent, load.Absent },
+		"nodes.nearest":          func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },
+		"lines.room":             func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} },
 		"lines.annotations": func(s *sourceFacts) {
 			s.lines[0].invalid, s.lines[0].problem = []string{"n1"}, "Annotation x is not used"
 		},
@@ -254,6 +268,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.speed":   spreading(10, 0.06),
 		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
 		"scheduler.command": func(s *sourceFacts) { s.commandVersion = "v1.37.1" },
+		"pods.labeled":      labelShop("plimsoll", "", nil),
 		"pods.waiting": func(s *sourceFacts) {
 			s.Pods = append(s.Pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
 		},
@@ -669,6 +684,66 @@ func TestReportOn_Messages(t *testing.T) {
 			addReady(s, "plimsoll-2")
 			s.Configuration.Workload.Replicas = ptr.To[int32](1)
 		}, "scheduler.leader", OK, []string{"leader election is disabled"}},
+		{"a Lease that another pod holds", func(s *sourceFacts) {
+			s.Configuration.Decoded.LeaderElection.ResourceName, s.Configuration.Decoded.LeaderElection.ResourceNamespace = "plimsoll", "plimsoll-system"
+			s.lease.Spec.HolderIdentity = ptr.To("other-1_x")
+			s.Pods = append(s.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "other-1"}, Spec: corev1.PodSpec{NodeName: "n1"}})
+		}, "scheduler.leader", Warning, []string{
+			"Lease plimsoll-system/plimsoll is held by other-1, which is not a pod of", "Stop the other scheduler", "kubectl -n team describe pod other-1",
+			"leaderElection:\n  resourceName: plimsoll-2\n  resourceNamespace: plimsoll-system\n",
+		}},
+		{"a Lease that a process outside holds", func(s *sourceFacts) {
+			s.Configuration.Decoded.LeaderElection.ResourceName, s.Configuration.Decoded.LeaderElection.ResourceNamespace = "kube-scheduler", "kube-system"
+			s.lease.Spec.HolderIdentity = ptr.To("master-1_x")
+		}, "scheduler.leader", Warning, []string{
+			"Lease kube-system/kube-scheduler is held by master-1", "runs on the machine master-1",
+			"leaderElection:\n  resourceName: plimsoll\n  resourceNamespace: plimsoll-system\n",
+		}},
+		{"a pod without a node", func(s *sourceFacts) {
+			s.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}
+		}, "scheduler.ready", Error, []string{"0 of 1 pod of Deployment plimsoll-system/plimsoll ready; plimsoll-1 has no node: 0/2 nodes are available"}},
+		{"a label that no policy reads", labelShop("plimsoll", "", nil), "pods.labeled", Error, []string{
+			"namespace shop has the label plimsoll.io/scheduler=plimsoll, and no pod with this scheduler: no MutatingAdmissionPolicy reads the label",
+			"Install the policy, and create the pods anew, by the chart's values admissionPolicy.enabled=true.",
+		}},
+		{"a label where the API server has no policies", labelShop("plimsoll", "", apierrors.NewNotFound(schema.GroupResource{}, "x")), "pods.labeled", Error,
+			[]string{"no MutatingAdmissionPolicy reads the label"}},
+		{"a label beside policies that cannot be listed", labelShop("plimsoll", "", apierrors.NewForbidden(schema.GroupResource{}, "x", nil)), "pods.labeled", Skipped,
+			[]string{"not checked whether a policy reads the label"}},
+		{"a label without a profile", labelShop("plimsol", `{"key":"plimsoll.io/scheduler","values":["plimsoll"]}`, nil), "pods.labeled", Error, []string{
+			"plimsoll.io/scheduler=plimsol, and no pod with this scheduler: no profile has this name",
+			"kubectl label --overwrite namespace shop plimsoll.io/scheduler=plimsoll",
+		}},
+		// The window is 2 h, the history 24 h. 0.375 of them are 45 min, and 9 h.
+		{"a long window that the data do not cover", func(s *sourceFacts) {
+			s.windows, s.coverage = append(s.windows, 2*time.Hour), map[time.Duration]float64{2 * time.Hour: 0.375}
+		}, "time.coverage", Warning, []string{"the server has data of 38 % of the window of 2h0m0s", "Wait until the server has data of 2h0m0s", "window: 45m0s\n"}},
+		{"a long window that the data cover", func(s *sourceFacts) {
+			s.windows, s.coverage = append(s.windows, 2*time.Hour), map[time.Duration]float64{2 * time.Hour: 0.95}
+		}, "time.coverage", OK, []string{"the server has data of 95 % of the window of 2h0m0s"}},
+		{"a history that the data do not cover", func(s *sourceFacts) {
+			s.nodes[0].CreationTimestamp = metav1.NewTime(s.now.Add(-25 * time.Hour))
+			s.histories, s.coverage = []time.Duration{24 * time.Hour}, map[time.Duration]float64{24 * time.Hour: 0.375}
+		}, "time.coverage", Warning, []string{"the server has data of 38 % of the history of 24h0m0s", "history: 9h0m0s\n"}},
+		{"a history of a new cluster", func(s *sourceFacts) {
+			for i := range s.nodes {
+				s.nodes[i].CreationTimestamp = metav1.NewTime(s.now.Add(-23 * time.Hour))
+			}
+			s.histories, s.coverage = []time.Duration{24 * time.Hour}, map[time.Duration]float64{24 * time.Hour: 0.375}
+		}, "time.coverage", Skipped, []string{"the server has data of 38 % of the history of 24h0m0s, and the cluster is younger"}},
+		{"the second of two windows", func(s *sourceFacts) {
+			s.windows = append(s.windows, 10*time.Minute)
+			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: time.Minute, Since: 6 * time.Minute}
+		}, "time.coverage", Warning, []string{"samples of 1 node cover less than the window of 10m0s; of n1 they cover 60 %"}},
+		{"scrapes that are too rare for one of two windows", func(s *sourceFacts) {
+			s.windows = append(s.windows, 10*time.Minute)
+			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: 90 * time.Second, Since: time.Hour}
+		}, "time.scrape", Warning, []string{"nodes are measured every 1m30s (n1), over a window of 5m0s: not often enough"}},
+		// 64 and 8e9 stand for percent and bytes.
+		{"a query that returns percent", custom(64), "values.capacity", Error, []string{"6400.0 %", "seems to return percent", "memory: |-\n      (mine\n      ) / 100"}},
+		{"a query that returns bytes", custom(8e9), "values.capacity", Error, []string{
+			"is above capacity on n1: 8e+09, which counts as 100 %", "seems to return an amount, such as bytes", "query=mine",
+		}},
 		{"a Lease that is about to run out", func(s *sourceFacts) { s.lease.Spec.RenewTime.Time = s.now.Add(-15 * time.Second) },
 			"scheduler.leader", OK, []string{"plimsoll-1 leads"}},
 		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {
@@ -754,31 +829,6 @@ func TestWithPowerModels(t *testing.T) {
 	simulated := (&gatherer{Facts: s.Facts}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
 	if len(simulated.NodePowerModels) != 1 || len(args.NodePowerModels) > 0 {
 		t.Errorf("models %+v, and %+v in the cluster; want one, and none", simulated.NodePowerModels, args.NodePowerModels)
-	}
-}
-
-func TestCheckPowerModels(t *testing.T) {
-	t.Setenv(config.NodePowerModelVariable, "")
-	model := config.PowerModel{K1: 1, K2: 0.01}
-	for name, tt := range map[string]struct {
-		args config.PeaksArgs
-		want string
-	}{
-		"a model of no node":   {args: config.PeaksArgs{}},
-		"a model of each node": {args: config.PeaksArgs{NodePowerModels: []config.NodePowerModel{{PowerModel: model}}}},
-		"no model of a node":   {config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": model}}, "no power model of 1 of 2 nodes (n2)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := healthy()
-			s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
-			profile := &s.Configuration.Decoded.Profiles[0]
-			profile.Plugins = &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.Peaks}}}}
-			profile.PluginConfig = []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: &tt.args}}
-			results := s.checkPowerModels()
-			if (tt.want == "") != (len(results) == 0) || tt.want != "" && !strings.Contains(results[0].Message, tt.want) {
-				t.Errorf("%+v, want %q", results, tt.want)
-			}
-		})
 	}
 }
 

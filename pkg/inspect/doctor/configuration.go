@@ -2,12 +2,16 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -70,6 +74,7 @@ func findingsOf(id string) func(*Facts) []Result {
 		finding.StockWeight:     "configuration.weights",
 
 		finding.RequestScoresMissing: "configuration.weights",
+		finding.NodesUnmodelled:      "nodes.modelled",
 	}
 	return func(f *Facts) (results []Result) {
 		c := f.Configuration
@@ -206,6 +211,17 @@ func (f *Facts) checkPods() []Result {
 		}
 		return Fine("%s: nearly all pods are measured, or all", s.Label)
 	})
+}
+
+// addFindings adds the findings of what the cluster does not have. Priority classes count if the user can list them.
+func (g *gatherer) addFindings(ctx context.Context) {
+	g.Named = configlint.Cluster{Nodes: g.nodes, Namespaces: ListOf[*corev1.Namespace](g.Objects)}
+	if all, err := g.conn.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err == nil {
+		g.Named.PriorityClasses = text.Each(all.Items, func(p schedulingv1.PriorityClass) string { return p.Name })
+	}
+	c := g.Configuration
+	unknown := func(f finding.Finding) bool { return f.Code == finding.NodesUnmodelled && g.hasPowerModelsOfPod() }
+	c.Findings = append(c.Findings, slices.DeleteFunc(configlint.CheckCluster(c.Content, c.Decoded, g.Named), unknown)...)
 }
 
 // hasPowerModelsOfPod reports whether only the scheduler's pod has the file with power models.

@@ -19,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -262,6 +263,17 @@ func TestWaitingChecks(t *testing.T) {
 		{"a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil), pod("b", "plimsol", time.Hour, nil)}, true, Error,
 			[]string{"2 waiting pods", `did you mean "plimsoll"?`, "schedulerName: plimsoll", "spec.schedulerName=plimsol "}},
 		{"a misspelled name of a new pod", []*corev1.Pod{pod("a", "plimsol", time.Minute-time.Second, nil)}, true, Warning, []string{`did you mean "plimsoll"?`}},
+		{"devices, and a name that is like no other", []*corev1.Pod{
+			pod("a", "zzz", time.Hour, func(p *corev1.Pod) {
+				p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1"),
+				}}}}
+			}),
+			pod("b", "zzz", time.Hour, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "tpu"}} }),
+		}, true, Error, []string{"Start scheduler zzz: the pods ask for devices (nvidia.com/gpu, claim tpu)."}},
+		{"devices, and a misspelled name", []*corev1.Pod{
+			pod("b", "plimsol", time.Hour, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "tpu"}} }),
+		}, true, Error, []string{`did you mean "plimsoll"?`, "schedulerName: plimsoll"}},
 		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{"schedulerName: default-scheduler"}},
 		{"a batch of another scheduler", []*corev1.Pod{
 			pod("a", "default-scheduler", 12*time.Second, nil), pod("b", "default-scheduler", 12*time.Second, placed(time.Second)),

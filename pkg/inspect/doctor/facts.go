@@ -50,6 +50,12 @@ type Facts struct {
 	Pods       []*corev1.Pod
 	services   []*corev1.Service
 	objectsErr error
+	// labeled are the namespaces whose label names a scheduler that none of their pods has. policies are the admission policies.
+	labeled     []*corev1.Namespace
+	policies    string
+	policiesErr error
+	// Named has the objects that configurations name.
+	Named configlint.Cluster
 	// missing are the kinds that the user cannot list.
 	missing []cluster.MissingKind
 	user    string
@@ -80,9 +86,11 @@ type sourceFacts struct {
 	cluster.Source
 	// token is the content of the token file; empty if there is none.
 	token string
-	// windows are the windows of the load that plugins read, sorted.
-	windows []time.Duration
-	figures []figure
+	// windows are the windows of the load that plugins read, and histories those of the usage of workloads, sorted.
+	windows, histories []time.Duration
+	// coverage is the fraction of a long window, or history, of which the server has load.
+	coverage map[time.Duration]float64
+	figures  []figure
 	// diagnosis, examiner and examination are nil unless the source is a Prometheus.
 	diagnosis      *diagnosis.Diagnosis
 	examiner       func(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error)
@@ -225,6 +233,10 @@ func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, e
 	}
 	if len(f.missing) > 0 {
 		f.user = conn.User(ctx)
+	}
+	if f.NeedConfiguration() == nil && f.needObjects() == nil {
+		g.addFindings(ctx)
+		g.readLabels(ctx)
 	}
 	if f.NeedCluster() == nil {
 		if err := g.readSources(ctx); err != nil {
@@ -387,6 +399,9 @@ func (s *sourceFacts) examine(ctx context.Context) {
 	if s.examination = &examination; !errors.Is(err, context.Canceled) {
 		s.examinationErr = err
 	}
+	if p, ok := s.Source.Source.(*prometheus.Source); ok && len(s.windows) > 0 {
+		s.readCoverage(ctx, p)
+	}
 }
 
 // addReaders adds the figures that the plugins read from the source. Equal requests have equal figures.
@@ -397,6 +412,9 @@ func (s *sourceFacts) addReaders() {
 		request := reader.Request()
 		if len(request.Metrics) == 0 {
 			s.windows = append(s.windows, request.Windows[:]...)
+		}
+		if request.Peak != nil && request.Spec.ReadsPodsFromPrometheus() {
+			s.histories = append(s.histories, request.Peak.History.Duration)
 		}
 		maxAge := request.Trust().MaxAge
 		key := fmt.Sprint(request.Statistic(load.CPU), request.Statistic(load.Memory), request.Ignores, request.Metrics, maxAge)
@@ -415,5 +433,6 @@ func (s *sourceFacts) addReaders() {
 		}
 	}
 	slices.Sort(s.windows)
-	s.windows = slices.Compact(s.windows)
+	slices.Sort(s.histories)
+	s.windows, s.histories = slices.Compact(s.windows), slices.Compact(s.histories)
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,13 +10,14 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
@@ -234,37 +236,6 @@ func (f *Facts) checkNodes() []Result {
 	return Warn(f.AdviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See all:"), "the cluster has no nodes")
 }
 
-// checkPowerModels names the nodes without a power model in a plugin that has some. Models in a file that only the scheduler's pod
-// has are not known.
-func (f *Facts) checkPowerModels() (results []Result) {
-	if f.hasPowerModelsOfPod() {
-		return nil
-	}
-	const example = "nodePowerModels:\n" +
-		"- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
-	for _, profile := range f.Configuration.Decoded.Profiles {
-		for _, plugin := range profile.PluginConfig {
-			args, ok := plugin.Args.(config.PowerModels)
-			if !ok || !args.HasPowerModels() || !configlint.Builds(&profile, plugin.Name) {
-				continue
-			}
-			var without []string
-			for _, node := range f.nodes {
-				if args.PowerModelOf(node.Name, node.Labels) == nil {
-					without = append(without, node.Name)
-				}
-			}
-			if len(without) > 0 {
-				results = append(results, Warn(
-					f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
-					"profile %s: %s has no power model of %d of %s (%s)", text.Excerpt(profile.SchedulerName), plugin.Name, len(without),
-					text.Count(len(f.nodes), "node"), text.FirstN(without))...)
-			}
-		}
-	}
-	return results
-}
-
 func (s *sourceFacts) checkMeasured() []Result {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
 	advice := s.AdviseRun(cluster.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
@@ -425,7 +396,7 @@ func (s *sourceFacts) checkCapacity() []Result {
 			highest = q
 		}
 	}
-	const plausible = 1.5 // above, the query returns percent
+	const plausible, percent = 1.5, 100 * 1.5 // above, the query returns percent, or an amount
 	switch {
 	case highest == nil:
 		return nil
@@ -434,22 +405,28 @@ func (s *sourceFacts) checkCapacity() []Result {
 	}
 	result, advice := Warn, s.AdviseRun(cluster.Kubectl("get", "node", highest.HighestNode, "-o", "jsonpath={.status.capacity}"),
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
-	if highest.Custom() && highest.Highest > plausible {
+	value := fmt.Sprintf("%.1f %%, which counts as 100 %%", 100*highest.Highest)
+	switch {
+	case highest.Custom() && highest.Highest > percent:
+		value = fmt.Sprintf("%.4g, which counts as 100 %%", highest.Highest)
+		result, advice = Fail, s.AdviseRun(s.queryCommand(highest.PromQL),
+			"The query seems to return an amount, such as bytes or cores, and must return a fraction of capacity. Divide it by the node's "+
+				"capacity in the same unit, such as node_memory_MemTotal_bytes. See what it returns:")
+	case highest.Custom() && highest.Highest > plausible:
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
 		fraction := map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}
 		result, advice = Fail, s.adviseEdit(providerYAML("queries", fraction), "divide it by 100:",
 			"The query seems to return percent, and must return a fraction of capacity.")
 	}
-	return result(advice, "%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
-		100*highest.Highest)
+	return result(advice, "%s is above capacity on %s: %s", highest, highest.HighestNode, value)
 }
 
 // samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
 const samplesPerWindow = 5
 
 func (s *sourceFacts) checkScrape() []Result {
-	window, all := s.windows[0], s.examination.Sampling
+	all := s.examination.Sampling
 	sampled := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Interval == 0 })
 	if len(sampled) == 0 {
 		return nil
@@ -457,29 +434,75 @@ func (s *sourceFacts) checkScrape() []Result {
 	slices.SortStableFunc(sampled, func(a, b string) int { return cmp.Compare(all[a].Interval, all[b].Interval) })
 	node := sampled[len(sampled)/2]
 	interval := all[node].Interval
-	message := fmt.Sprintf("nodes are measured every %s (%s), over a window of %s", rounded(interval), node, window)
-	if interval <= window/samplesPerWindow+time.Second/2 {
-		return Fine("%s", message)
+	enoughFor := func(window time.Duration) bool { return interval <= window/samplesPerWindow+time.Second/2 }
+	short := slices.DeleteFunc(slices.Clone(s.windows), enoughFor)
+	message := fmt.Sprintf("nodes are measured every %s (%s), over a window of ", rounded(interval), node)
+	if len(short) == 0 {
+		return Fine("%s%s", message, strings.Join(text.Each(s.windows, time.Duration.String), ", "))
 	}
 	const step = 5 * time.Second
 	enough := min(max((samplesPerWindow*interval+step-1).Truncate(step), 2*step), time.Hour)
 	return Warn(s.adviseEdit(fmt.Sprintf("window: %s\n", enough), "use a longer window:", "Let Prometheus scrape more often. Or,"),
-		"%s: not often enough for a mean and a deviation", message)
+		"%s%s: not often enough for a mean and a deviation", message, strings.Join(text.Each(short, time.Duration.String), ", "))
 }
 
+// checkCoverage checks that the data cover each window, and each history of workloads.
 func (s *sourceFacts) checkCoverage() []Result {
-	window, all := s.windows[0], s.examination.Sampling
-	young := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Since+all[node].Interval >= window })
+	all := s.examination.Sampling
+	return each(slices.Concat(s.windows, s.histories), func(span time.Duration) []Result {
+		young := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Since+all[node].Interval >= span })
+		covered, isLong := s.coverage[span]
+		switch {
+		case isLong:
+			return s.checkLong(span, covered)
+		case s.isLong(span), len(all) == 0, len(s.examination.Behind) > 0: // samples dated too early do not reach the window's end
+			return nil
+		case len(young) == 0:
+			return Fine("samples cover the whole window of %s", span)
+		}
+		youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
+		since := all[youngest].Since
+		advice := s.AdviseRun(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(span.Seconds()))),
+			"Wait for %s: then they cover the window, unless Prometheus misses scrapes. See whether it does:", rounded(span-since))
+		return Warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
+			text.Count(len(young), "node"), span, youngest, 100*since.Seconds()/span.Seconds())
+	})
+}
+
+// checkLong checks a long window, or a history, of which the server has a fraction.
+func (s *sourceFacts) checkLong(span time.Duration, covered float64) []Result {
+	field := map[bool]string{true: "window", false: "history"}[slices.Contains(s.windows, span)]
+	message := fmt.Sprintf("the server has data of %.0f %% of the %s of %s", 100*covered, field, span)
+	isOlder := func(node *corev1.Node) bool { return s.serverTime().Sub(node.CreationTimestamp.Time) > span }
 	switch {
-	case len(all) == 0, len(s.examination.Behind) > 0: // samples that are dated too early do not reach the window's end
-		return nil
-	case len(young) == 0:
-		return Fine("samples cover the whole window of %s", window)
+	case covered >= 0.9:
+		return Fine("%s", message)
+	case field == "history" && !slices.ContainsFunc(s.nodes, isOlder):
+		return Skip("%s, and the cluster is younger", message)
 	}
-	youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
-	since := all[youngest].Since
-	advice := s.AdviseRun(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
-		"Wait for %s: then they cover the window, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
-	return Warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
-		text.Count(len(young), "node"), window, youngest, 100*since.Seconds()/window.Seconds())
+	shorter := max(time.Duration(covered*float64(span)).Truncate(time.Minute), time.Minute)
+	return Warn(s.adviseEdit(fmt.Sprintf("%s: %s\n", field, shorter), "write a shorter one, such as:",
+		"Wait until the server has data of %s, or raise its retention. Or,", span), "%s", message)
+}
+
+// isLong reports whether the examination, which looks back for a few of the shortest windows, leaves the span out.
+func (s *sourceFacts) isLong(span time.Duration) bool { return span > 2*s.windows[0] }
+
+// readCoverage asks for the fraction of each long window, and of each history, of which the server has load of a node.
+func (s *sourceFacts) readCoverage(ctx context.Context, p *prometheus.Source) {
+	isMean := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Nodes > 0 }
+	i := slices.IndexFunc(s.diagnosis.Queries, isMean)
+	s.coverage = map[time.Duration]float64{}
+	for _, window := range slices.Concat(s.windows, s.histories) {
+		if i < 0 || !s.isLong(window) {
+			continue
+		}
+		const steps = 40
+		step := max((window / steps).Truncate(time.Second), time.Second)
+		found, err := p.Series(ctx, fmt.Sprintf("max(count_over_time((%s)[%.0fs:%.0fs]))", s.diagnosis.Queries[i].PromQL,
+			window.Seconds(), step.Seconds()))
+		if err == nil && len(found) == 1 {
+			s.coverage[window] = min(float64(found[0].Value)*step.Seconds()/window.Seconds(), 1)
+		}
+	}
 }

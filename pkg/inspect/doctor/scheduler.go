@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	stock "k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/ptr"
 
@@ -60,6 +62,9 @@ func (f *Facts) checkReady() []Result {
 	if unready != nil {
 		advice = append(f.AdviseRun(cluster.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
 			f.AdviseRun(logsOf(w, "Pod", unready.Name), "See its log:")...)
+		if _, c := podutil.GetPodCondition(&unready.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+			message += "; " + unready.Name + " has no node: " + text.Excerpt(c.Message)
+		}
 		for _, c := range unready.Status.ContainerStatuses {
 			if c.State.Waiting != nil {
 				message += "; " + unready.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
@@ -168,14 +173,24 @@ func (f *Facts) checkSingleReplica(w *cluster.Workload) []Result {
 	}
 	advice := Advise("Remove --leader-elect=false from the scheduler's command line.")
 	if !f.Configuration.Decoded.LeaderElection.LeaderElect {
-		advice = f.adviseEdit("leaderElection:\n  leaderElect: true\n"+leaseYAML(w), "let one of them lead:", "")
+		advice = f.adviseEdit("leaderElection:\n  leaderElect: true\n"+leaseYAML(w, ""), "let one of them lead:", "")
 	}
 	return Fail(advice, "leader election is disabled, and %d pods of %s place the same pods", ready, w)
 }
 
 // leaseYAML names a Lease that only this scheduler has.
-func leaseYAML(w *cluster.Workload) string {
-	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
+func leaseYAML(w *cluster.Workload, suffix string) string {
+	return fmt.Sprintf("  resourceName: %s%s\n  resourceNamespace: %s\n", w.Name, suffix, w.Namespace)
+}
+
+// adviseHolder advises to stop the process that holds the scheduler's Lease, or to choose another Lease.
+func (f *Facts) adviseHolder(w *cluster.Workload, holder, suffix string) []Advice {
+	advice := Advise("Stop the process that holds the Lease. It is no pod of this cluster, and runs on the machine %s.", holder)
+	if i := slices.IndexFunc(f.Pods, func(pod *corev1.Pod) bool { return pod.Name == holder }); i >= 0 {
+		advice = f.AdviseRun(cluster.DescribeCommand(f.Pods[i].Namespace, "Pod", holder), "Stop the other scheduler. See its pod:")
+	}
+	return append(advice, f.adviseEdit("leaderElection:\n"+leaseYAML(w, suffix),
+		"choose a Lease that the scheduler's Role names, too:", "If both should run,")...)
 }
 
 func (f *Facts) checkLeader() []Result {
@@ -210,8 +225,8 @@ func (f *Facts) checkLeader() []Result {
 		}
 		return Fail(advice, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
-		return Warn(f.adviseEdit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
-			"Remove the other scheduler with the same Lease. Or,"), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
+		suffix := map[bool]string{true: "-2"}[name == w.Namespace+"/"+w.Name]
+		return Warn(f.adviseHolder(w, holder, suffix), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
 	}
 	return Fine("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
@@ -484,8 +499,9 @@ const patience, hanging = 10 * time.Second, time.Minute
 
 // queue has the pods with one schedulerName.
 type queue struct {
-	// unseen are pods that have waited longer than patience without a look.
-	unseen []string
+	// unseen are pods that have waited longer than patience without a look. devices are what they ask for beside cpu and memory.
+	unseen  []string
+	devices []string
 	// schedulerOnly reports whether one of them waits for the scheduler only. It has no volume and no claim, and had no gate.
 	schedulerOnly bool
 	// since is when the oldest of them was created. If schedulerOnly is true, others do not count.
@@ -542,7 +558,11 @@ func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Resul
 		return nil // they are next, or wait for something else, such as more pods of a group
 	}
 	similar := append(configlint.SimilarNames(name, f.Profiles()), corev1.DefaultSchedulerName)
-	if len(similar) > 1 {
+	fails := failIf(f.serverTime().Sub(q.since) >= hanging)
+	switch {
+	case len(similar) == 1 && len(q.devices) > 0: // default-scheduler may not assign them
+		return fails(Advise("Start scheduler %s: the pods ask for devices (%s).", name, text.FirstN(q.devices)), "%s", message)
+	case len(similar) > 1:
 		message += fmt.Sprintf("; did you mean %q?", similar[0])
 	}
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
@@ -550,7 +570,7 @@ func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Resul
 	selector := "spec.nodeName=,spec.schedulerName=" + name
 	advice := f.AdviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
-	return failIf(f.serverTime().Sub(q.since) >= hanging)(advice, "%s", message)
+	return fails(advice, "%s", message)
 }
 
 // schedulerOf returns all profiles of the scheduler that has the named one, and the command that shows the scheduler.
@@ -602,15 +622,65 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 }
 
 func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
-	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+	q.unseen, q.devices = append(q.unseen, pod.Namespace+"/"+pod.Name), append(q.devices, devicesOf(pod)...)
 	created := pod.CreationTimestamp.Time
 	if q.since.IsZero() || schedulerOnly && !q.schedulerOnly || schedulerOnly == q.schedulerOnly && created.Before(q.since) {
 		q.schedulerOnly, q.since = schedulerOnly, created
 	}
 }
 
+// devicesOf returns the extended resources and the claims that a pod asks for.
+func devicesOf(pod *corev1.Pod) []string {
+	devices := text.Each(pod.Spec.ResourceClaims, func(c corev1.PodResourceClaim) string { return "claim " + c.Name })
+	for name := range resource.PodLimits(pod, resource.PodResourcesOptions{}) { // requests of extended resources need limits
+		if helper.IsExtendedResourceName(name) {
+			devices = append(devices, string(name))
+		}
+	}
+	return devices
+}
+
 // mayWaitForOthers reports whether a pod without a condition may wait for a volume or a claim.
 func mayWaitForOthers(pod *corev1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 ||
 		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+}
+
+// schedulerLabel is on namespaces whose new pods get a scheduler from the chart's admission policy.
+const schedulerLabel = "plimsoll.io/scheduler"
+
+// readLabels finds the namespaces with a label without effect, and lists admission policies if there are some.
+func (g *gatherer) readLabels(ctx context.Context) {
+	g.labeled = slices.DeleteFunc(ListOf[*corev1.Namespace](g.Objects), func(n *corev1.Namespace) bool {
+		name := n.Labels[schedulerLabel]
+		has := func(pod *corev1.Pod) bool { return pod.Namespace == n.Name && pod.Spec.SchedulerName == name }
+		return name == "" || name == corev1.DefaultSchedulerName || slices.ContainsFunc(g.Pods, has)
+	})
+	for _, version := range []string{"v1", "v1beta1"} { // the second is that of Kubernetes before 1.36
+		if len(g.labeled) > 0 && (version == "v1" || apierrors.IsNotFound(g.policiesErr)) {
+			var content []byte
+			content, g.policiesErr = g.conn.Client.Discovery().RESTClient().Get().
+				AbsPath("/apis/admissionregistration.k8s.io", version, "mutatingadmissionpolicies").DoRaw(ctx)
+			g.policies = string(content)
+		}
+	}
+}
+
+// checkLabels finds namespaces whose label has no effect: no policy reads it, or it names no profile.
+func (f *Facts) checkLabels() []Result {
+	return each(f.labeled, func(n *corev1.Namespace) []Result {
+		name, profiles := n.Labels[schedulerLabel], f.Profiles()
+		message := fmt.Sprintf("namespace %s has the label %s=%s, and no pod with this scheduler", n.Name, schedulerLabel, name)
+		switch {
+		case strings.Contains(f.policies, schedulerLabel) && strings.Contains(f.policies, fmt.Sprintf("%q", name)):
+			return nil // its pods are older than the label, or the policy excludes them
+		case !slices.Contains(profiles, name):
+			return Fail(f.AdviseRun(cluster.Kubectl("label", "--overwrite", "namespace", n.Name, schedulerLabel+"="+profiles[0]),
+				"Name a profile, and create the pods anew:"), "%s: no profile has this name", message)
+		case f.policiesErr != nil && !apierrors.IsNotFound(f.policiesErr):
+			return Skip("%s; not checked whether a policy reads the label: %s", message, OneLine(f.policiesErr))
+		}
+		return Fail(f.adviseValues("Install the policy, and create the pods anew", "admissionPolicy.enabled=true"),
+			"%s: no MutatingAdmissionPolicy reads the label", message)
+	})
 }

@@ -104,8 +104,8 @@ func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
 
 // adviseMessage is for an error whose message names the cause.
 func (s *sourceFacts) adviseMessage() []Advice {
-	return s.adviseInPod("Correct what the message names, in %s or at the source. If only this machine has the error, check in the pod:",
-		s.Configuration.Origin)
+	return s.adviseInPod("Correct what the message names, in %s or at the source. If only this machine has the error, "+
+		"check in the pod:", s.Configuration.Origin)
 }
 
 // adviseScheme is for http instead of https, or https instead of http.

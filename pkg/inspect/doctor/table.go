@@ -65,7 +65,7 @@ func clusterChecks() []Check[*Facts] {
 		{"source.statistics", opened, (*Facts).checkStatistics},
 		{"source.pods", opened, (*Facts).checkPods},
 		{"nodes.found", listed, (*Facts).checkNodes},
-		{"nodes.modelled", listedToo, (*Facts).checkPowerModels},
+		{"nodes.modelled", listedToo, findingsOf("nodes.modelled")},
 		{"permissions.list", nil, (*Facts).checkLists},
 		{"permissions.scheduler", configured, (*Facts).checkPermissions},
 		{"lines.room", needs{(*Facts).NeedCluster, (*Facts).needLines, (*Facts).needAnswers}, (*Facts).checkLines},
@@ -83,6 +83,7 @@ func clusterChecks() []Check[*Facts] {
 		{"scheduler.version", file, (*Facts).checkVersion},
 		{"scheduler.command", file, (*Facts).checkCommand},
 		{"pods.waiting", listed, (*Facts).checkWaiting},
+		{"pods.labeled", listed, (*Facts).checkLabels},
 	}
 }
 
