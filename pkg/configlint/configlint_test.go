@@ -25,6 +25,7 @@ func findingsOf(t *testing.T, config string, args ...string) []finding.Finding {
 	for _, name := range []string{"resource-lock", "resource-name", "resource-namespace"} {
 		flags.String("leader-elect-"+name, "default", "")
 	}
+	flags.String("feature-gates", "", "")
 	check.OK(t, flags.Parse(args))
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
 	options := plugins.LintOptions()
@@ -286,6 +287,26 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
 			}
 		})
+	}
+}
+
+// Limits are refused beside preemption for pod groups as in Kubernetes 1.36; plugins that reject no node are not.
+func TestCheck_LimitsEvictForGroups(t *testing.T) {
+	const config = `profiles:
+- plugins:
+    multiPoint: {enabled: [{name: LoadThreshold, weight: 500}, {name: NodeMetrics, weight: 100}]}
+  pluginConfig:
+  - {name: NodeMetrics, args: {metricProvider: {type: Prometheus, address: "http://p"}, metrics: [{name: m, query: m, prefer: Lower}]}}
+`
+	for gates, want := range map[string][]finding.Finding{
+		"kube:GenericWorkload=true": nil,
+		"kube:GangScheduling=true,WorkloadAwarePreemption=true": {{
+			Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
+			Details: []any{"name", "LoadThreshold", "profile", "default-scheduler", "gate", "WorkloadAwarePreemption"},
+			Advice:  "write --feature-gates=WorkloadAwarePreemption=false, or use this scheduler for Kubernetes 1.37",
+		}},
+	} {
+		check.Equal(t, gates, want, findingsOf(t, config, "--feature-gates="+gates))
 	}
 }
 

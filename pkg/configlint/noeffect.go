@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -120,6 +121,30 @@ func overriddenFields(
 			Details: []any{"configured", setting.value, "flag", argument},
 			Advice:  "write the value of the flag " + argument + ", or remove the field",
 		})
+	}
+	return findings
+}
+
+// evictingLimits reports limits beside preemption for pod groups as Kubernetes 1.36 has it: no other plugin can act before it.
+func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Options) (findings []finding.Finding) {
+	const gate = "WorkloadAwarePreemption"
+	if o.Flags == nil {
+		return nil
+	}
+	if gates := o.Flags.Lookup("feature-gates"); gates == nil || !strings.Contains(gates.Value.String(), gate+"=true") {
+		return nil
+	}
+	for i := range cfg.Profiles {
+		profile := &cfg.Profiles[i]
+		for _, plugin := range o.LoadPlugins {
+			if profile.Plugins != nil && Filters(profile, plugin.Name) && plugin.Limits(ArgsOf(profile, plugin.Name)).Filters {
+				findings = append(findings, finding.Finding{
+					Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
+					Details: []any{"name", plugin.Name, "profile", profile.SchedulerName, "gate", gate},
+					Advice:  "write --feature-gates=" + gate + "=false, or use this scheduler for Kubernetes 1.37",
+				})
+			}
+		}
 	}
 	return findings
 }
