@@ -170,7 +170,8 @@ func (s *sourceFacts) NeedCluster() *gap {
 	return cmp.Or(s.Facts.NeedCluster(), gapIf(unasked, "the cluster has no nodes", "nodes.found"))
 }
 
-// needAnswer needs an answer, even one without load of any node. Its checks do not apply to a server that only the scheduler reaches.
+// needAnswer needs an answer, even one without load of any node. Its checks do not apply to a server that only the scheduler
+// reaches.
 func (s *sourceFacts) needAnswer() *gap {
 	answered := s.Err == nil || s.diagnosis != nil && (len(s.diagnosis.Tried) > 0 ||
 		slices.ContainsFunc(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) }))

@@ -226,8 +226,8 @@ func (l *RateLimit) Check(now time.Time) error {
 	if wait := l.reset.Sub(now); wait <= 0 || wait > longestWait { // a longer one means that the clock went back
 		return nil
 	}
-	return fmt.Errorf("the service's rate limit is reached, no query is sent before %s: raise refreshInterval or share a load-watcher "+
-		"service", l.reset.UTC().Format("15:04:05 UTC"))
+	return fmt.Errorf("the service's rate limit is reached, no query is sent before %s: raise refreshInterval or share a "+
+		"load-watcher service", l.reset.UTC().Format("15:04:05 UTC"))
 }
 
 // Observe returns err, with the time of the reset if the rate of queries was refused.
@@ -238,7 +238,8 @@ func (l *RateLimit) Observe(now time.Time, err error) error {
 	}
 	wait := defaultWait
 	for _, header := range []string{"X-RateLimit-Reset", "Retry-After"} { // Retry-After wins
-		if seconds, err := strconv.ParseFloat(refused.Header.Get(header), 64); err == nil && seconds > 0 && seconds <= longestWait.Seconds() {
+		seconds, err := strconv.ParseFloat(refused.Header.Get(header), 64)
+		if err == nil && seconds > 0 && seconds <= longestWait.Seconds() {
 			wait = time.Duration(seconds * float64(time.Second))
 		}
 	}
