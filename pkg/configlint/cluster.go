@@ -67,12 +67,8 @@ func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Fi
 	}
 	names := func(at string, list []string, all []string) {
 		for _, name := range list {
-			advice := "correct or remove the name"
-			if similar := SimilarNames(name, all); len(similar) > 0 {
-				advice += "; did you mean " + strings.Join(similar, " or ") + "?"
-			}
-			if !slices.Contains(all, name) {
-				report(at, name, advice)
+			if all != nil && !slices.Contains(all, name) {
+				report(at, name, "correct or remove the name"+didYouMean(name, all))
 			}
 		}
 	}
@@ -108,14 +104,19 @@ func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Fi
 		case "include", "exclude":
 			names(at, list, namesOf(c.Namespaces))
 		case "priorityClassNames":
-			if c.PriorityClasses != nil {
-				names(at, list, c.PriorityClasses)
-			}
+			names(at, list, c.PriorityClasses)
 		default:
 			findings = append(findings, c.unmatched(value, at)...)
 		}
 	}
 	return findings
+}
+
+func didYouMean(name string, names []string) string {
+	if similar := SimilarNames(name, names); len(similar) > 0 {
+		return "; did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return ""
 }
 
 func namesOf[T metav1.Object](objects []T) []string { return internaltext.Each(objects, T.GetName) }

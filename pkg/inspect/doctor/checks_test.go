@@ -358,7 +358,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 	}
 	s := healthy()
 	s.Err, s.diagnosis, s.metrics, s.metricsErr = syscall.ECONNREFUSED, nil, nil, errors.New("refused")
-	s.Facts.supplied = []Check[*Facts]{{"rebalancer.load", []Need[*Facts]{(*Facts).needMetrics}, nil}}
+	s.supplied = []Check[*Facts]{{"rebalancer.load", []Need[*Facts]{(*Facts).needMetrics}, nil}}
 	const want = "not checked, because Prometheus could not be read: nodes, time, values, lines; " +
 		"not checked, because the scheduler's metrics could not be read: rebalancer"
 	if c := find(reportChecked(t, s.Facts).Checks, "unchecked"); c == nil || c.Message != want {

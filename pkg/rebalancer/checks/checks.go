@@ -306,8 +306,8 @@ func (f *facts) checkByRequests() (results []doctor.Result) {
 // checkNames finds names and labels in the rebalancer's configuration that select nothing.
 func (f *facts) checkNames() (results []doctor.Result) {
 	for _, x := range configlint.CheckNames([]byte(f.content), f.Named) {
-		results = append(results, doctor.Warn(doctor.Advise("In the configuration of the rebalancer %s, at %s: %s.", f.name, x.Field, x.Advice),
-			"%s: %s: %v", x.Field, x.Code, x.Details[1])...)
+		advice := doctor.Advise("In the configuration of the rebalancer %s, at %s: %s.", f.name, x.Field, x.Advice)
+		results = append(results, doctor.Warn(advice, "%s: %s: %v", x.Field, x.Code, x.Details[1])...)
 	}
 	return results
 }
