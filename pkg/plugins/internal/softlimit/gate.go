@@ -356,8 +356,8 @@ func (q *requeuer) set(pod types.UID, w waitingPod) {
 	q.waiting[pod] = w
 }
 
-// count adds a pod's group to scheduler_unschedulable_pods, or removes it. The scheduler itself counts only those pods of a group for
-// which a plugin rejected nodes: most are not tried after the first that does not fit.
+// count adds a pod's group to scheduler_unschedulable_pods, or removes it. The scheduler itself counts only those pods of a group
+// for which a plugin rejected nodes: most are not tried after the first that does not fit.
 func (q *requeuer) count(w waitingPod, times float64) {
 	if w.others > 0 {
 		metrics.UnschedulableReason(q.limit.Plugin, w.pod.Spec.SchedulerName).Add(times * float64(w.others))
@@ -407,8 +407,8 @@ func (q *requeuer) wake() {
 	}
 }
 
-// waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow. It is known
-// by its first pod.
+// waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow. The
+// group is known by its first pod.
 func (q *requeuer) waitForGroup(pods []*corev1.Pod, attempt *groupAttempt) {
 	if pod, state := attempt.lastRefused(); pod != nil {
 		w := waitingPod{pod: pod, group: attempt, others: len(pods) - len(attempt.pods)}

@@ -132,7 +132,7 @@ func (g *Gate) PodGroupPostFilter(
 		for _, pod := range pods {
 			limit.grant(pod.UID)
 		}
-		logger.V(4).Info("No node is left below the limit: it is waived for the next attempt of the pod group", "plugin", limit.limit.Plugin)
+		logger.V(4).Info("No node is left below the limit: it is waived for the next attempt of the group", "plugin", limit.limit.Plugin)
 	}
 	g.requeuer.setGroup(pods[0], waitingPod{pod: pods[0]}, true)
 	return &minor.PodGroupPostFilterResult{}, fwk.NewStatus(fwk.Success, g.limit.Plugin+" waives its limit for the next attempt")
