@@ -167,7 +167,7 @@ func TestCheck_Queries(t *testing.T) {
         address: "http://a"
         queries:
           cpu: 1 - avg by (node) (rate(idle[$window]))
-          memory: sum by (node) (rate(used[$window])) / sum by (node) (rate(all[$window]))
+          memory: 1 - avg by (node) (rate(free[$window]) / rate(all[$window]))
 `, []finding.Finding{{
 			Code: finding.QueryOfAbsence, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 11,
 			Details: []any{"query", "1 - avg by (node) (rate(idle[$window]))"},

@@ -3,6 +3,7 @@ package finding
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -35,25 +36,40 @@ func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []
 	}}
 }
 
-// complementsRate reports whether a number minus a rate is a part of the valid query.
+// complementsRate reports whether a number minus a rate is a part of the valid query. A rate over a rate loses both alike.
 func complementsRate(promQL string) (complements bool) {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(promQL)
-	isRate := func(node parser.Node, _ []parser.Node) error {
-		call, ok := node.(*parser.Call)
-		complements = complements || ok && (call.Func.Name == "rate" || call.Func.Name == "irate")
-		return nil
+	if err != nil {
+		return false
 	}
-	if err == nil {
-		parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-			if difference, ok := node.(*parser.BinaryExpr); ok && difference.Op == parser.SUB {
-				if _, ok := difference.LHS.(*parser.NumberLiteral); ok {
-					parser.Inspect(difference.RHS, isRate)
-				}
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if difference, ok := node.(*parser.BinaryExpr); ok && difference.Op == parser.SUB {
+			if _, ok := difference.LHS.(*parser.NumberLiteral); ok {
+				complements = complements || hasRate(difference.RHS)
 			}
-			return nil
-		})
-	}
+		}
+		return nil
+	})
 	return complements
+}
+
+func hasRate(node parser.Node) bool {
+	switch n := node.(type) {
+	case *parser.Call:
+		if slices.Contains([]string{"rate", "irate", "increase"}, n.Func.Name) {
+			return true
+		}
+	case *parser.BinaryExpr:
+		if n.Op == parser.DIV && hasRate(n.LHS) && hasRate(n.RHS) {
+			return false
+		}
+	}
+	for child := range parser.ChildrenIter(node) {
+		if hasRate(child) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkDatadogQuery returns a finding if the query is not by host, or leaves out the filter that is set.

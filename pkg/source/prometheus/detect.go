@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
@@ -50,7 +52,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	for _, dialect := range promql.Dialects() {
 		q := p.Probe(dialect, window)
 		r := qr.Probe(ctx, &q)
-		if r.Err != nil && !isRefused(r) {
+		if r.Err != nil && (!isRefused(r) || isBusy(r.Err)) {
 			return nil, r.Err
 		}
 		if probes = append(probes, r); r.Own > 0 && 2*r.Own >= len(qr.Matcher.Nodes) {
@@ -64,6 +66,12 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 func isRefused(r *response.Result) bool {
 	_, refused := errors.AsType[*response.RefusedError](r.Err)
 	return refused || source.IsTooLarge(r.Err)
+}
+
+// isBusy reports whether the server failed for now, so that its refusal says nothing of the query.
+func isBusy(err error) bool {
+	status, ok := errors.AsType[*httpclient.StatusError](err)
+	return ok && (status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError)
 }
 
 // best returns the probe to use, or nil if no probe has a node.
@@ -184,17 +192,22 @@ func (s *Source) choose(results []*response.Result, m *response.Matcher) {
 	}
 }
 
+// lacksMean reports whether a mean is unknown because its query failed.
+func lacksMean(r *response.Result) bool {
+	return r.Err != nil && r.Query.Kind == promql.Mean && r.Query.Fraction == 0
+}
+
 // widen adds dialects for nodes that none in use measures, and drops those that measure no node. It reports whether it added one.
-// It looks at the first Fetch and then once in several.
+// It looks at the first Fetch and then once in several, where no mean failed: what one failed query lacks says nothing of a dialect.
 func (s *Source) widen(ctx context.Context, qr *response.Querier, window time.Duration, results []*response.Result) bool {
 	first := s.fetches == 0
-	if s.fetches++; s.dialect == "" || !first && s.fetches <= fetchesPerLook {
+	if s.fetches++; s.dialect == "" || !first && s.fetches <= fetchesPerLook || slices.ContainsFunc(results, lacksMean) {
 		return false
 	}
 	s.fetches = 1
 	dialects, missing := dialectsOf(results, qr.Matcher), map[int]bool{}
 	for i, d := range dialects {
-		if d == "" && !slices.ContainsFunc(results, func(r *response.Result) bool { return r.Err != nil || r.IsContested(i) }) {
+		if d == "" && !slices.ContainsFunc(results, func(r *response.Result) bool { return r.IsContested(i) }) {
 			missing[i] = true
 		}
 	}

@@ -301,8 +301,11 @@ func TestAuto_FurtherDialect(t *testing.T) {
 	}
 	all["n3"] = 0.75
 	check.Equal(t, "cpu by the exporter", all, cpu())
-	srv.setRules(append([]rule{{"plimsoll_dialect", status(http.StatusUnprocessableEntity,
-		`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`)}}, answer()...)...)
+	refuse := func() {
+		srv.setRules(append([]rule{{"plimsoll_dialect", status(http.StatusServiceUnavailable,
+			`{"status":"error","errorType":"timeout","error":"query timed out"}`)}}, answer()...)...)
+	}
+	refuse()
 	check.Equal(t, "cpu without further dialects", all, cpu())
 
 	// Once in a while, a node may return to the first dialect.
@@ -311,6 +314,22 @@ func TestAuto_FurtherDialect(t *testing.T) {
 	s = newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, manyNodes(4)...)
 	all["n3"] = 0.25
 	check.Equal(t, "cpu", all, cpu())
+	// A query that fails once, even at a look, costs the node one refresh.
+	for _, fetches := range []int{2, fetchesPerLook} {
+		refuse()
+		s.fetches = fetches
+		check.Equal(t, "nodes while the server refuses", 3, len(cpu()))
+		srv.setRules(answer(named("n3", "Kubelet", "2"))...)
+		check.Equal(t, "cpu at the next refresh", all, cpu())
+	}
+	for range patience {
+		refuse()
+		check.Equal(t, "nodes while the server refuses for long", 3, len(cpu()))
+	}
+	check.Equal(t, "further dialects", 0, len(s.others))
+	srv.setRules(answer(named("n3", "Kubelet", "2"))...)
+	s.fetches = fetchesPerLook
+	check.Equal(t, "cpu after the next look", all, cpu())
 	exporters = append(exporters, named("n3", "", "0.75"))
 	srv.setRules(answer(named("n3", "Kubelet", "2"))...)
 	for s.fetches < fetchesPerLook {

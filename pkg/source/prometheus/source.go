@@ -71,7 +71,9 @@ type Source struct {
 	// each node, by name.
 	others  []promql.Dialect
 	fetches int
-	chosen  map[string]choice
+	// failures counts the Fetches in a row whose queries with others failed.
+	failures int
+	chosen   map[string]choice
 
 	diagnosis  diagnosis.Diagnosis
 	logged     diagnosis.Log
@@ -212,9 +214,18 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	}
 	run := func() {
 		results = qr.With(s.preferred(qr.Matcher)).RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
-		if len(s.others) > 0 && slices.ContainsFunc(results, isRefused) {
-			s.others = nil // they must not cost the first dialect its load
+		if len(s.others) == 0 || !slices.ContainsFunc(results, func(r *response.Result) bool { return lacksMean(r) || isRefused(r) }) {
+			s.failures = 0
+			return
+		}
+		// They must not cost the first dialect its load. One failure may pass.
+		others := s.others
+		s.others = nil
+		if slices.ContainsFunc(results, isRefused) {
 			results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
+		}
+		if s.failures++; s.failures < patience {
+			s.others = others
 		}
 	}
 	run()
@@ -225,8 +236,11 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 			run()
 		}
 	}
-	if s.auto && s.widen(ctx, qr, probed[0], results) {
-		run()
+	if s.auto && s.failures == 0 && s.widen(ctx, qr, probed[0], results) {
+		first := results
+		if run(); slices.ContainsFunc(results, lacksMean) {
+			results = first
+		}
 	}
 	return results, undetected
 }
