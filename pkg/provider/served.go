@@ -337,8 +337,7 @@ func (s *sharedSource) adopt(served *Served, now time.Time) bool {
 	return true
 }
 
-// only returns the index of the only element for which is returns true; -1 if there is none. Sources that differ by credentials alone
-// have one key.
+// only returns the index of the only element that is, or -1. Sources that differ by credentials alone have one key.
 func only[T any](all []T, is func(T) bool) int {
 	i := slices.IndexFunc(all, is)
 	if i >= 0 && slices.ContainsFunc(all[i+1:], is) {

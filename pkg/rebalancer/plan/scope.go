@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -145,10 +146,8 @@ func (p *planner) usableNodes(infos []fwk.NodeInfo) func(*corev1.Node) bool {
 				continue
 			}
 			seen[of] = true
-			var required *corev1.NodeSelector
-			if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
-				required = affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-			}
+			affinity := ptr.Deref(ptr.Deref(pod.Spec.Affinity, corev1.Affinity{}).NodeAffinity, corev1.NodeAffinity{})
+			required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
 			if key, err := json.Marshal([]any{pod.Spec.NodeSelector, required, pod.Spec.Tolerations}); err == nil {
 				shapes[string(key)] = shape{nodeaffinity.GetRequiredNodeAffinity(pod), pod.Spec.Tolerations}
 			}

@@ -123,7 +123,8 @@ func (o *options) read() (*server, error) {
 		return nil, fmt.Errorf("--scheduler-config: %s: leaderElection.leaderElect: false; write true, because the lease shows whether "+
 			"the scheduler runs", o.schedulerConfig)
 	}
-	deployment, err := text.ParseName(cmp.Or(o.deployment, election.ResourceNamespace+"/"+election.ResourceName), "the scheduler's Deployment")
+	lease := election.ResourceNamespace + "/" + election.ResourceName
+	deployment, err := text.ParseName(cmp.Or(o.deployment, lease), "the scheduler's Deployment")
 	if err != nil {
 		return nil, fmt.Errorf("--scheduler: %w", err)
 	}
