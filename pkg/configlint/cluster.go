@@ -148,7 +148,7 @@ func (c *Cluster) unmodelled(field string, args config.PowerModels) []finding.Fi
 	}}
 }
 
-// unseen reports a cluster in which the scheduler looks at less than half of the nodes for a pod. The arithmetic is that of
+// unseen reports a cluster in which the scheduler looks at less than a quarter of the nodes for a pod. The arithmetic is that of
 // numFeasibleNodesToFind in Kubernetes' scheduler.
 func (c *Cluster) unseen(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, profile int, plugin string) []finding.Finding {
 	const fewest, lowest = 100, 5
@@ -161,7 +161,7 @@ func (c *Cluster) unseen(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, pr
 		percentage = max(50-all/125, lowest)
 	}
 	seen := max(fewest, all*percentage/100)
-	if seen >= all-all/2 {
+	if 4*seen >= all {
 		return nil
 	}
 	return []finding.Finding{{

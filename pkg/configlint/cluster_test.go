@@ -61,9 +61,9 @@ func TestCheckCluster(t *testing.T) {
 			Details: []any{"without", "n1", "nodes", "1 of 2"}, Advice: "give them models by name in nodePowerModel, or by a label, such as",
 			YAML: "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n",
 		}}},
-		// 50 - 204/125 = 49 %, of 204 nodes 99, and at least 100.
+		// 50 - 3250/125 = 24 %, which is 780 nodes. At least 100 are looked at.
 		{"few nodes to pack", packs, 200, nil},
-		{"more nodes to pack", packs, 204, unseen("percentageOfNodesToScore", 0, 204, 100)},
+		{"more nodes to pack", packs, 3250, unseen("percentageOfNodesToScore", 0, 3250, 780)},
 		{"all nodes to pack", "percentageOfNodesToScore: 100\n" + packs, 204, nil},
 		{"a small share of the nodes to pack", "percentageOfNodesToScore: 20\n" + packs, 1000, unseen("percentageOfNodesToScore", 3, 1000, 200)},
 		{"a small share of one profile", "percentageOfNodesToScore: 100\n" + packs + "  percentageOfNodesToScore: 20\n", 1000,
