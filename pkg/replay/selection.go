@@ -86,14 +86,15 @@ func (s *Selection) checkHistory() error {
 
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
+	ofGenerated := []string{"scenario", "traces", "consecutive", "seeds", "nodes"}
 	ofPolicies := []string{"config", "policies", "output", "html", "rebalancer-config", "termination", "startup"}
 	for _, rule := range []struct {
 		applies bool
 		reason  string
 		flags   []string
 	}{
-		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "consecutive", "seeds", "nodes"}},
-		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "consecutive", "seeds", "nodes"}},
+		{s.Load != "", "--load replays the pods of a file", append(slices.Clone(ofGenerated), "prometheus")},
+		{s.Prometheus != "", "--prometheus replays the history of a cluster", ofGenerated},
 		{s.Traces == "", "--traces is not set", []string{"consecutive"}},
 		{s.Prometheus == "", "--prometheus is not set", []string{
 			"since", "prometheus-token-file", "prometheus-ca-file", "prometheus-http-config-file",

@@ -152,7 +152,8 @@ func (r moving) write(page page) {
 	}{{"before", r.before}, {"hot", r.hot}, {"after the move", r.after}} {
 		page.line("%s", step.name)
 		for _, node := range slices.Sorted(maps.Keys(step.measured)) {
-			page.line("  %-8s %5.1f %%  %s", node, 100*step.measured[node], page.bar(bar.Bar{Measured: step.measured[node], Line: movingLine}))
+			measured := step.measured[node]
+			page.line("  %-8s %5.1f %%  %s", node, 100*measured, page.bar(bar.Bar{Measured: measured, Line: movingLine}))
 		}
 	}
 	for i := range r.moves {

@@ -55,7 +55,7 @@ func (c Code) String() string {
 		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
 		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
 		LimitNotWaived:       "The limit is never waived, because the plugin is not enabled at preFilter",
-		LimitEvicts:          "With this feature gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
+		LimitEvicts:          "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
 		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
 		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
 		StockWeight:          "The plugin replaces a stock plugin, and has another weight",

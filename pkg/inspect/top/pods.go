@@ -113,8 +113,8 @@ type Total struct {
 	Memory PodAmounts `json:"memory"`
 }
 
-// Pods returns the pods that have not ended, of the named nodes and of the namespace. Without names it returns those of all nodes, and
-// without a namespace those of all. It fails if a node does not exist.
+// Pods returns the pods that have not ended, of the named nodes and of the namespace. Without names it returns those of all nodes,
+// and without a namespace those of all. It fails if a node does not exist.
 func (r *Reader) Pods(ctx context.Context, nodes []string, namespace string) (*Pods, error) {
 	infos, err := r.scheduler.NodeInfos(ctx)
 	if err != nil {

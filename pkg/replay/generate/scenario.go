@@ -385,9 +385,9 @@ func ReadTraces(folder string) ([]*Traces, error) {
 	return days, nil
 }
 
-// InARow joins consecutive days, of the machines that ran on all of them. Files name no machines, but have them in the same order. Where
-// a day has more rows than another, the rows that it has alone are those without which the means of the others differ least. Each
-// machine also begins on each other day, and ends with the days before: pods of a few dozen machines would all be busy at once.
+// InARow joins consecutive days, of the machines that ran on all of them. Files name no machines, but have them in the same order.
+// Where a day has more rows than another, the rows that it has alone are those without which the means of the others differ least.
+// Each machine also begins on each other day, and ends with the days before: pods of a few machines would all be busy at once.
 func InARow(days []*Traces) *Traces {
 	first, last := days[0], days[len(days)-1]
 	joined := &Traces{Name: first.Name + " to " + last.Name, Machines: slices.Clone(first.Machines)}

@@ -93,8 +93,8 @@ func NewNoise() Noise {
 // Value returns the trace's value in a step, counted from Input.Start.
 func (p *Pod) Value(step int) float32 { return p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)] }
 
-// Autocorrelation returns the correlation of the pods' CPU usages with those a lag later. Pods with a short life are left out, since
-// their own mean biases it. It returns false if no other pod's usage varies.
+// Autocorrelation returns the correlation of the pods' CPU usages with those a lag later. It leaves out pods with a short life,
+// whose own mean biases it, and returns false if no other pod's usage varies.
 func Autocorrelation(inputs []*Input, lag time.Duration) (float64, bool) {
 	const minSteps, minLags = 24, 4
 	steps := int(lag / TraceStep)

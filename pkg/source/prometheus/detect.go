@@ -198,7 +198,7 @@ func lacksMean(r *response.Result) bool {
 }
 
 // widen adds dialects for nodes that none in use measures, and drops those that measure no node. It reports whether it added one.
-// It looks at the first Fetch and then once in several, where no mean failed: what one failed query lacks says nothing of a dialect.
+// It looks at the first Fetch and then once in several, where no mean failed: a failed query says nothing of a dialect.
 func (s *Source) widen(ctx context.Context, qr *response.Querier, window time.Duration, results []*response.Result) bool {
 	first := s.fetches == 0
 	if s.fetches++; s.dialect == "" || !first && s.fetches <= fetchesPerLook || slices.ContainsFunc(results, lacksMean) {

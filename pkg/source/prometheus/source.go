@@ -212,22 +212,7 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	if detect {
 		undetected = s.detectDialect(ctx, qr, probed, nil)
 	}
-	run := func() {
-		results = qr.With(s.preferred(qr.Matcher)).RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
-		if len(s.others) == 0 || !slices.ContainsFunc(results, func(r *response.Result) bool { return lacksMean(r) || isRefused(r) }) {
-			s.failures = 0
-			return
-		}
-		// They must not cost the first dialect its load. One failure may pass.
-		others := s.others
-		s.others = nil
-		if slices.ContainsFunc(results, isRefused) {
-			results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
-		}
-		if s.failures++; s.failures < patience {
-			s.others = others
-		}
-	}
+	run := func() { results = s.runAll(ctx, qr, windows, quantiles) }
 	run()
 	now := coverageOf(&s.planner, results)
 	if s.auto && !detect && now != nil && 2*now.Named() < len(qr.Matcher.Nodes) {
@@ -243,6 +228,26 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 		}
 	}
 	return results, undetected
+}
+
+// runAll runs the queries of the dialects in use. Further dialects must not cost the first one its load: it drops them if the
+// queries fail several times in a row.
+func (s *Source) runAll(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
+) []*response.Result {
+	results := qr.With(s.preferred(qr.Matcher)).RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
+	if len(s.others) == 0 || !slices.ContainsFunc(results, lacksMean) {
+		s.failures = 0
+		return results
+	}
+	others := s.others
+	s.others = nil
+	if slices.ContainsFunc(results, isRefused) {
+		results = qr.RunAll(ctx, s.planner.Load(s.dialects(), windows, quantiles))
+	}
+	if s.failures++; s.failures < patience {
+		s.others = others
+	}
+	return results
 }
 
 // Diagnosis returns the diagnosis of the last Fetch, whether it failed or not. It is zero before the first response.

@@ -50,7 +50,7 @@ func (c *cluster) groupCycle(t *testing.T, pods []*corev1.Pod, evicted bool) (fw
 	return cycle, placed
 }
 
-// passesInGroup judges the node by the cluster's ruledOut. The plugins Full and Pending rule it out unless pods are evicted; the
+// passesInGroup evaluates the node by the cluster's ruledOut. The plugins Full and Pending rule it out unless pods are evicted; the
 // latter is the limit. Second is the limit for the pod p-2, because of p-1, unless pods are evicted.
 func (c *cluster) passesInGroup(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo, evicted bool) bool {
 	reasons, full := map[string]string{}, false
