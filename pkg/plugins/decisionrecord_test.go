@@ -206,6 +206,34 @@ func TestDecisionRecord_Batch(t *testing.T) {
 	}
 }
 
+// A pod of a group is in the snapshot when it is reserved, and is reserved twice. Its record is that of a pod without a group.
+func TestDecisionRecord_Group(t *testing.T) {
+	record := func(inSnapshot bool) *explain.Record {
+		profile := &decode(t, fmt.Sprintf(recording, 2)).Profiles[0]
+		room := plugintest.CPUAndMemory("8", "32Gi")
+		f, _ := newFramework(t, profile, plugintest.NewLoads(), make(activations, 1),
+			st.MakeNode().Name("a").Capacity(room).Obj(), st.MakeNode().Name("b").Capacity(room).Obj())
+		nodes := check.Value(f.SnapshotSharedLister().NodeInfos().List())(t)
+		state, pod := framework.NewCycleState(), podOf("p", 0, "4").Obj()
+		f.RunPreScorePlugins(t.Context(), state, pod, nodes)
+		if inSnapshot {
+			check.Value(f.SnapshotSharedLister().NodeInfos().Get("a"))(t).AddPodInfo(plugintest.PodInfo(pod))
+		}
+		for range 2 {
+			f.RunReservePluginsReserve(t.Context(), state, pod, "a")
+		}
+		f.RunPostBindPlugins(t.Context(), state, pod, "a")
+		l := &live{T: t, client: f.ClientSet().(*fake.Clientset)}
+		l.eventually("the record", func() bool { return len(l.records()) > 0 })
+		return check.Value(explain.DecodeRecord(l.records()["p"].Annotations[explain.RecordAnnotation]))(t)
+	}
+	plain := record(false)
+	if plain.Scored != 2 || len(plain.Nodes) != 2 || plain.Nodes[0].Total != plain.Nodes[1].Total {
+		t.Errorf("%+v, want equal scores of 2 nodes", plain)
+	}
+	check.Equal(t, "record of a pod of a group", plain, record(true))
+}
+
 // TestDecisionRecord_Size measures Events as the API server stores them. Names are of their longest legal length.
 func TestDecisionRecord_Size(t *testing.T) {
 	for length, scored := range map[int]int{1: 3, 63: 3, 253: 0} {

@@ -94,6 +94,9 @@ func (pl *DecisionRecord) PreScore(_ context.Context, state fwk.CycleState, _ *c
 // Reserve records the decision, if the rate allows it.
 func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	data, err := state.Read(stateKey)
+	if _, again := data.(recorded); again {
+		return nil // pods of a group are reserved to try the group, and again to bind them
+	}
 	if err != nil {
 		data = feasible(nil) // PreScore was not called
 	}
@@ -103,6 +106,7 @@ func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod
 		return nil
 	}
 	nodes, _ := data.(feasible)
+	nodes = withoutPod(klog.FromContext(ctx), nodes, pod, node)
 	var scores []minor.NodePluginScores
 	if len(nodes) > 1 { // a batch scores the node before alone
 		var status *fwk.Status
@@ -121,6 +125,21 @@ func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod
 	}
 	state.Write(stateKey, recorded{pl.event(pod, note, content)})
 	return nil
+}
+
+// withoutPod returns nodes as they were before the pod: a pod of a group is in the snapshot by now.
+func withoutPod(logger klog.Logger, nodes feasible, pod *corev1.Pod, node string) feasible {
+	i := slices.IndexFunc(nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == node })
+	if i < 0 || !slices.ContainsFunc(nodes[i].GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == pod.UID }) {
+		return nodes
+	}
+	before := nodes[i].Snapshot()
+	if err := before.RemovePod(logger, pod); err != nil {
+		return nodes
+	}
+	nodes = slices.Clone(nodes)
+	nodes[i] = before
+	return nodes
 }
 
 // Unreserve does nothing: without PostBind, nothing is written.
