@@ -65,9 +65,10 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		"port at which the measured load that decisions read is served, to those who may get "+provider.ServedPath+". 0 serves none.")
 	command.Flags().AddFlagSet(own)
 	var once sync.Once
+	var serving sync.WaitGroup
 	serve = func(ctx context.Context) {
 		if *loadPort > 0 {
-			once.Do(func() { go serveLoad(ctx, opened, command.Flags(), *loadPort) })
+			once.Do(func() { serving.Go(func() { serveLoad(ctx, opened, command.Flags(), *loadPort) }) })
 		}
 	}
 	help := command.HelpFunc()
@@ -103,6 +104,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		if findings, err = configlint.CheckFile(file, lint); err != nil {
 			return fmt.Errorf("configuration %s: %w", file, err)
 		}
+		defer serving.Wait()
 		return run(cmd, args)
 	}
 	return command
