@@ -107,7 +107,7 @@ loadWatcher:
   httpConfigSecret: {name: http-config}
   caConfigMap: {name: ca}
   clients: [{podSelector: {matchLabels: {app: scheduler}}}]
-  extraArgs: [--windows=5m]
+  extraArgs: [--window=5m]
 shadow:
   enabled: true
   profile: shared

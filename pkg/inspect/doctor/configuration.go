@@ -213,11 +213,14 @@ func (f *Facts) checkPods() []Result {
 	})
 }
 
-// addFindings adds the findings of what the cluster does not have. Priority classes count if the user can list them.
+// addFindings adds the findings of what the cluster does not have. Priority classes count if the user can list them, which the
+// scheduler's own account cannot.
 func (g *gatherer) addFindings(ctx context.Context) {
 	g.Named = configlint.Cluster{Nodes: g.nodes, Namespaces: ListOf[*corev1.Namespace](g.Objects)}
-	if all, err := g.conn.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err == nil {
-		g.Named.PriorityClasses = text.Each(all.Items, func(p schedulingv1.PriorityClass) string { return p.Name })
+	if !g.conn.InPod {
+		if all, err := g.conn.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err == nil {
+			g.Named.PriorityClasses = text.Each(all.Items, func(p schedulingv1.PriorityClass) string { return p.Name })
+		}
 	}
 	c := g.Configuration
 	unknown := func(f finding.Finding) bool { return f.Code == finding.NodesUnmodelled && g.hasPowerModelsOfPod() }
