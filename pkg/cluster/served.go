@@ -58,14 +58,15 @@ type loadReader struct {
 	failedAt time.Time
 }
 
-// loadReader returns nil if the options name no scheduler that runs, or another source.
+// loadReader returns nil if the options name no scheduler that runs, or another source, and for a rebalancer outside of the cluster,
+// whose account may not use the API server's proxy.
 func (c *Connection) loadReader(o *Options) *loadReader {
-	if o.Source != (SourceOptions{}) || o.Workload == nil {
+	if o.Source != (SourceOptions{}) || o.Workload == nil || o.FilesAreHere && !c.InPod {
 		return nil
 	}
 	return &loadReader{
 		Connection: c, workload: o.Workload, election: o.Workload.LeaderElection(o.Configuration), clock: o.Clock,
-		direct: c.InPod && (o.FilesAreHere || c.IsIn(o.Workload)),
+		direct: o.FilesAreHere || c.IsIn(o.Workload),
 	}
 }
 

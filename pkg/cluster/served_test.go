@@ -98,20 +98,23 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 	defer server.Close()
 	cfg := &schedulerconfig.KubeSchedulerConfiguration{}
 	cfg.LeaderElection.LeaderElect, cfg.LeaderElection.ResourceNamespace, cfg.LeaderElection.ResourceName = true, "b", "a"
+	outside := check.Value(Connect(&rest.Config{Host: server.URL}, "ns", false))(t)
+	if r := outside.loadReader(&Options{Configuration: cfg, FilesAreHere: true, Workload: &Workload{}}); r != nil {
+		t.Error("a rebalancer outside of the cluster asks the scheduler")
+	}
 	for _, tt := range []struct {
 		name, holder string
 		pods         []string
-		// rebalancer has the scheduler's files, but knows none of its pods.
-		rebalancer, inPod bool
+		// rebalancer is in a pod and has the scheduler's files, but knows none of its pods.
+		rebalancer bool
 	}{
-		{"through the proxy", leaderPod, []string{"plimsoll-abc-2", leaderPod}, false, false},
-		{"through the proxy, in the node's network", "node-1", []string{"plimsoll-abc-2", leaderPod}, false, false},
-		{"to the address", leaderPod, nil, true, true},
-		{"to the address, in the node's network", "node-1", nil, true, true},
-		{"from outside the cluster", leaderPod, nil, true, false},
+		{"through the proxy", leaderPod, []string{"plimsoll-abc-2", leaderPod}, false},
+		{"through the proxy, in the node's network", "node-1", []string{"plimsoll-abc-2", leaderPod}, false},
+		{"to the address", leaderPod, nil, true},
+		{"to the address, in the node's network", "node-1", nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := check.Value(Connect(&rest.Config{Host: server.URL, BearerToken: own}, "ns", tt.inPod))(t)
+			c := check.Value(Connect(&rest.Config{Host: server.URL, BearerToken: own}, "ns", tt.rebalancer))(t)
 			clock := testingclock.NewFakeClock(time.Now())
 			holder, leads, proxied, seen = tt.holder, false, false, nil
 			r := c.loadReader(&Options{
@@ -127,7 +130,7 @@ func TestLoadReader_SendsNoCredentials(t *testing.T) {
 			clock.Step(time.Second)
 			check.OK(t, read())
 			check.Equal(t, "requests", 1, len(seen))
-			check.Equal(t, "through the proxy", !tt.inPod, proxied)
+			check.Equal(t, "through the proxy", !tt.rebalancer, proxied)
 			token := seen[0].Get(provider.TokenHeader) + strings.TrimPrefix(seen[0].Get("Authorization"), "Bearer ")
 			check.Equal(t, "token", granted, token)
 			redirects = true
