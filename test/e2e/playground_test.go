@@ -1,4 +1,4 @@
-package inspect
+package e2e
 
 import (
 	"context"
