@@ -109,6 +109,7 @@ bin/release:
 	@cd hack/release && GOOS= GOARCH= go build -buildvcs=false -o ../../bin/release .
 
 playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up, SCENARIOS=all shows moves too)
+	@echo 'building the playground, which takes two minutes the first time'
 	@GOGC=400 go build $(minor_flags) -o $(BIN)playground ./test/playground
 	@$(BIN)playground
 
