@@ -58,8 +58,8 @@ type loadReader struct {
 	failedAt time.Time
 }
 
-// loadReader returns nil if the options name no scheduler that runs, or another source, and for a rebalancer outside of the cluster,
-// whose account may not use the API server's proxy.
+// loadReader returns nil if the options name no scheduler that runs, or another source. It also returns nil for a rebalancer
+// outside of the cluster, whose account may not use the API server's proxy.
 func (c *Connection) loadReader(o *Options) *loadReader {
 	if o.Source != (SourceOptions{}) || o.Workload == nil || o.FilesAreHere && !c.InPod {
 		return nil
