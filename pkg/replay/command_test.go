@@ -53,7 +53,7 @@ func TestCommand_Table(t *testing.T) {
 	for _, column := range []string{"HOT-MIN", "SEVERE-MIN", "UNSERVED-CORE-H", "P99", "DEVIATION", "NODES", "PENDING", "MOVES"} {
 		check.Contains(t, out, "\n"+column+": ")
 	}
-	check.Contains(t, out, "Figures are means of 1 day.\n")
+	check.Contains(t, out, "Figures are means of 1 run.\n")
 	if content, err := os.ReadFile(page); err != nil || !bytes.Contains(content, []byte("<html")) {
 		t.Errorf("--html wrote %.60q, error %v", content, err)
 	}

@@ -284,7 +284,7 @@ func (r *Report) print(p *terminal.Printer) {
 		for _, c := range columns {
 			text, span := policy.written(figures[c.key])
 			if text += c.unit; c.ranged && span != "" {
-				text, brackets = text+" ("+span+")", "; brackets hold the lowest and the highest day"
+				text, brackets = text+" ("+span+")", "; brackets hold the lowest and the highest run"
 			}
 			row = append(row, text)
 		}
@@ -294,11 +294,11 @@ func (r *Report) print(p *terminal.Printer) {
 		rows = append(rows, row)
 	}
 	terminal.TextTable(append(header, "VS-STOCK", "VS-CLAIRVOYANT"), rows).Print(p, true)
-	p.Printf("\nFigures are means of %s%s.\n", text.Count(r.Runs(), "day"), brackets)
+	p.Printf("\nFigures are means of %s%s.\n", text.Count(r.Runs(), "run"), brackets)
 	for _, c := range columns {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
-	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
+	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all runs, compared with those of that policy.\n%s\n", Noise)
 	for _, sentence := range []string{r.Heat(), r.Recommendation()} {
 		if sentence != "" {
 			p.Printf("%s\n", sentence)

@@ -32,9 +32,9 @@ func TestPrint_Brackets(t *testing.T) {
 		hot         []float64
 		cells, note string
 	}{
-		{[]float64{1200, 1800}, "1,500 (1,200 – 1,800)  42 ", "Figures are means of 2 days; brackets hold the lowest and the highest day.\n"},
-		{[]float64{1500, 1500}, "1,500    42 ", "Figures are means of 2 days.\n"},
-		{[]float64{1500}, "1,500    42 ", "Figures are means of 1 day.\n"},
+		{[]float64{1200, 1800}, "1,500 (1,200 – 1,800)  42 ", "Figures are means of 2 runs; brackets hold the lowest and the highest run.\n"},
+		{[]float64{1500, 1500}, "1,500    42 ", "Figures are means of 2 runs.\n"},
+		{[]float64{1500}, "1,500    42 ", "Figures are means of 1 run.\n"},
 	} {
 		r := &Report{Policies: []PolicyReport{{Name: Stock}}}
 		for _, hot := range tt.hot {
