@@ -134,28 +134,27 @@ func (x *run) decidable(all []*corev1.Pod) (pods []*corev1.Pod, others int) {
 	return pods, others
 }
 
-const nowhere, stays, together = "no node", "stays", "several plugins together"
-
-// Print implements Result. It begins with what changes: pods that no node takes, then those that would go elsewhere.
+// Print implements Result. It begins with what changes: pods that no node takes, then pods that would go elsewhere, or to a node.
 func (r *NamespaceExplanation) Print(p *terminal.Printer) {
 	var stuck, moving, staying [][]string
-	by := map[string]int{}
+	moves, by := 0, map[string]int{}
 	for _, d := range r.Pods {
-		switch row := d.row(); row[2] {
-		case nowhere:
+		row := d.row()
+		switch {
+		case len(d.Decision.Nodes) == 0:
 			stuck = append(stuck, row)
-		case stays:
+		case d.Placement != nil && !d.Placement.Differs:
 			staying = append(staying, row)
 		default:
-			if row[4] == "-" {
-				row[4] = together
-			}
 			moving = append(moving, row)
-			by[row[4]]++
+			if d.Placement != nil { // else it waits
+				moves++
+				by[d.decidedBy()]++
+			}
 		}
 	}
 	lead := fmt.Sprintf("%d of %s of namespace %s would go elsewhere now, each by itself",
-		len(moving), text.Count(len(r.Pods), "pod"), r.Namespace)
+		moves, text.Count(len(r.Pods), "pod"), r.Namespace)
 	for i, plugin := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
 		lead += fmt.Sprintf("%s%d by %s", [...]string{": ", ", "}[min(i, 1)], by[plugin], plugin)
 	}
@@ -173,22 +172,34 @@ func (r *NamespaceExplanation) Print(p *terminal.Printer) {
 }
 
 func (d *PodDecision) row() []string {
-	deciding := text.Each(d.Decision.Deciding, func(by Deciding) string { return by.Plugin })
-	row := []string{d.Pod.Name, cmp.Or(d.Pod.Node, "-"), firstNames(d.Decision.Nodes), "-", cmp.Or(strings.Join(deciding, ", "), "-")}
+	row := []string{d.Pod.Name, cmp.Or(d.Pod.Node, "-"), firstNames(d.Decision.Nodes), "-", d.decidedBy()}
 	p := d.Placement
 	switch {
 	case len(d.Decision.Nodes) == 0:
-		row[2] = nowhere
+		row[2] = "no node"
 	case p != nil && !p.Differs:
-		row[2], row[3] = stays, "0"
+		row[2], row[3] = "stays", "0"
 	}
 	switch {
 	case p != nil && p.RuledOutBy != "":
-		row[3], row[4] = "ruled out", p.RuledOutBy
+		row[3] = "ruled out"
 	case p != nil && p.Rank > 0:
 		row[3] = strconv.FormatInt(p.Behind, 10)
 	}
 	return row
+}
+
+// decidedBy names the plugins by which the pod would go where it would.
+func (d *PodDecision) decidedBy() string {
+	if p := d.Placement; p != nil && p.RuledOutBy != "" {
+		return p.RuledOutBy
+	}
+	together := "-"
+	if p := d.Placement; p != nil && p.Differs && len(d.Decision.Nodes) > 0 {
+		together = "several plugins together"
+	}
+	deciding := text.Each(d.Decision.Deciding, func(by Deciding) string { return by.Plugin })
+	return cmp.Or(strings.Join(deciding, ", "), together)
 }
 
 var _, _, _ Result = &Explanation{}, &NamespaceExplanation{}, &LastDecision{}

@@ -147,7 +147,7 @@ func TestResult_Print_ZeroTerms(t *testing.T) {
 	check.Contains(t, text, want)
 }
 
-// What changes comes first: a pod that no node takes, then those that would go elsewhere, and by which plugins.
+// Pods that no node takes come first, then pods that would go elsewhere, by plugin, and a pod that waits.
 func TestNamespaceExplanation_Print(t *testing.T) {
 	decided := func(pod, node, to string, p *explain.Placement, by ...explain.Deciding) explain.PodDecision {
 		d := explain.PodDecision{Pod: explain.Pod{Name: pod, Node: node}, Decision: explain.Decision{Deciding: by}, Placement: p}
@@ -164,7 +164,7 @@ func TestNamespaceExplanation_Print(t *testing.T) {
 		decided("hot", "c", "a", &explain.Placement{Node: "c", Differs: true, RuledOutBy: "LoadThreshold"}, packing),
 		decided("huge", "", "", nil),
 	}}
-	const want = `3 of 5 pods of namespace shop would go elsewhere now, each by itself: 2 by TargetLoadPacking, 1 by LoadThreshold. No node takes 1.
+	const want = `2 of 5 pods of namespace shop would go elsewhere now, each by itself: 1 by LoadThreshold, 1 by TargetLoadPacking. No node takes 1.
 Explained: 5 of 6 pods. Configuration: file x
 
 POD     NODE  WOULD-GO-TO  POINTS-BEHIND  DECIDED-BY
