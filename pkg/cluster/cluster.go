@@ -39,7 +39,7 @@ type Options struct {
 	// IgnoreExtenders is for callers that need no decision of an extender: they cannot be simulated, and Open fails if there are any.
 	IgnoreExtenders bool
 	// Workload is the scheduler that runs with the configuration. Its load is read, if it serves it; nil if it is unknown. The
-	// rebalancer knows its namespace, name and flags alone.
+	// rebalancer knows its namespace, name and port of load alone.
 	Workload *Workload
 	// FilesAreHere reports whether the configuration's files are on this file system, as in the scheduler's container.
 	FilesAreHere bool

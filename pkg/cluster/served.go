@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -235,5 +236,5 @@ func (r *loadReader) toAddress(ctx context.Context, pod, port string) (*rest.Req
 // loadPort returns the port at which the scheduler serves its load.
 func (w *Workload) loadPort() string {
 	port, _ := w.Flags().GetInt(provider.PortFlag) // defined by Workload.options
-	return strconv.Itoa(port)
+	return strconv.Itoa(cmp.Or(int(w.LoadPort), port))
 }

@@ -44,6 +44,8 @@ type Workload struct {
 	Container, Image string
 	Args             []string
 	Env              map[string]string
+	// LoadPort is the port at which it serves its load, where it is known otherwise than by Args; or else 0.
+	LoadPort uint16
 	// Release is the name of the chart's release; empty if Helm did not install it. ChartVersion, such as 0.2.0, may be empty too.
 	Release, ChartVersion string
 	// ServiceAccount is the name of its account; empty for a static pod.

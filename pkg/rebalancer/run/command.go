@@ -128,9 +128,8 @@ func (o *options) read() (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--scheduler: %w", err)
 	}
-	s.workload = &cluster.Workload{
-		Namespace: deployment.Namespace, Name: deployment.Name,
-		Args: []string{"", fmt.Sprintf("--%s=%d", provider.PortFlag, o.loadPort)},
+	if o.loadPort > 0 {
+		s.workload = &cluster.Workload{Namespace: deployment.Namespace, Name: deployment.Name, LoadPort: o.loadPort}
 	}
 	return s, nil
 }

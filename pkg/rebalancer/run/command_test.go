@@ -69,7 +69,12 @@ func TestOptions_Workload(t *testing.T) {
 		o.deployment = deployment
 		w := check.Value(o.read())(t).workload
 		check.Equal(t, "the scheduler", want, w.Namespace+"/"+w.Name)
-		check.Equal(t, "its port", "10300", w.Flags().Lookup("load-port").Value.String())
+		check.Equal(t, "its port", uint16(10300), w.LoadPort)
+	}
+	none := o
+	none.loadPort = 0
+	if w := check.Value(none.read())(t).workload; w != nil {
+		t.Errorf("with --load-port=0, load is read from %v", w)
 	}
 	o.deployment = "plimsoll"
 	_, err := o.read()
