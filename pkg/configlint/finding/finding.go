@@ -62,7 +62,7 @@ func (c Code) String() string {
 		MetricUnused:         "The metric has no effect: it neither scores nor rejects a node",
 		SelectsNothing:       "The field selects nothing that the cluster has now",
 		NodesUnmodelled:      "Nodes have no power model",
-		NodesUnseen:          "The scheduler looks at less than half of the nodes for a pod, and cannot pack the others",
+		NodesUnseen:          "The scheduler looks at less than a quarter of the nodes for a pod, and cannot pack the others",
 		ArgumentsUnused:      "The arguments have no effect: the profile does not enable the plugin where it reads them",
 	}[c]
 }

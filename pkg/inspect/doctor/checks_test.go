@@ -102,11 +102,17 @@ func learns(status provider.StatisticsStatus) func(*sourceFacts) {
 	return func(s *sourceFacts) { s.statistics = []provider.StatisticsStatus{status} }
 }
 
+// policyOf is a list of a policy like the chart's, for a profile. The policy itself has the name of another one.
+func policyOf(profile string) string {
+	return fmt.Sprintf(`{"items": [{"metadata": {"name": "plimsoll"}, "spec": {"matchConstraints": {"namespaceSelector": {"matchExpressions": [
+		{"key": "plimsoll.io/scheduler", "operator": "In", "values": [%q]}]}}}}]}`, profile)
+}
+
 // labelShop sets the label of namespace shop, and the admission policies.
 func labelShop(scheduler, policies string, err error) func(*sourceFacts) {
 	return func(s *sourceFacts) {
 		meta := metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"plimsoll.io/scheduler": scheduler}}
-		s.labeled, s.policies, s.policiesErr = []*corev1.Namespace{{ObjectMeta: meta}}, policies, err
+		s.labeled, s.policies, s.policiesErr = []*corev1.Namespace{{ObjectMeta: meta}}, labelSelectors([]byte(policies)), err
 	}
 }
 
@@ -706,11 +712,13 @@ func TestReportOn_Messages(t *testing.T) {
 			"namespace shop has the label plimsoll.io/scheduler=plimsoll, and no pod with this scheduler: no MutatingAdmissionPolicy reads the label",
 			"Install the policy, and create the pods anew, by the chart's values admissionPolicy.enabled=true.",
 		}},
+		{"a label that the policy does not name", labelShop("plimsoll", policyOf("other"), nil), "pods.labeled", Error,
+			[]string{"no MutatingAdmissionPolicy reads the label"}},
 		{"a label where the API server has no policies", labelShop("plimsoll", "", apierrors.NewNotFound(schema.GroupResource{}, "x")), "pods.labeled", Error,
 			[]string{"no MutatingAdmissionPolicy reads the label"}},
 		{"a label beside policies that cannot be listed", labelShop("plimsoll", "", apierrors.NewForbidden(schema.GroupResource{}, "x", nil)), "pods.labeled", Skipped,
 			[]string{"not checked whether a policy reads the label"}},
-		{"a label without a profile", labelShop("plimsol", `{"key":"plimsoll.io/scheduler","values":["plimsoll"]}`, nil), "pods.labeled", Error, []string{
+		{"a label without a profile", labelShop("plimsol", policyOf("plimsoll"), nil), "pods.labeled", Error, []string{
 			"plimsoll.io/scheduler=plimsol, and no pod with this scheduler: no profile has this name",
 			"kubectl label --overwrite namespace shop plimsoll.io/scheduler=plimsoll",
 		}},
@@ -917,4 +925,11 @@ func TestAddReaders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A label that a policy reads has no finding: the namespace's pods are older, or the policy excludes them.
+func TestCheckLabels_Read(t *testing.T) {
+	s := sourceAt("http://a")
+	labelShop("plimsoll", policyOf("plimsoll"), nil)(s)
+	check.Equal(t, "findings", nil, s.checkLabels())
 }

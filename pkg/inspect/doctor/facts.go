@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -50,9 +51,10 @@ type Facts struct {
 	Pods       []*corev1.Pod
 	services   []*corev1.Service
 	objectsErr error
-	// labeled are the namespaces whose label names a scheduler that none of their pods has. policies are the admission policies.
+	// labeled are the namespaces whose label names a scheduler that none of their pods has. policies select the namespaces whose label
+	// an admission policy reads.
 	labeled     []*corev1.Namespace
-	policies    string
+	policies    []labels.Selector
 	policiesErr error
 	// Named has the objects that configurations name.
 	Named configlint.Cluster

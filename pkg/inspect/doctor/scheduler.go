@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/resource"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
@@ -661,9 +663,32 @@ func (g *gatherer) readLabels(ctx context.Context) {
 			var content []byte
 			content, g.policiesErr = g.conn.Client.Discovery().RESTClient().Get().
 				AbsPath("/apis/admissionregistration.k8s.io", version, "mutatingadmissionpolicies").DoRaw(ctx)
-			g.policies = string(content)
+			g.policies = labelSelectors(content)
 		}
 	}
+}
+
+// labelSelectors returns the namespaceSelectors of a list of admission policies that select by the label.
+func labelSelectors(list []byte) (selectors []labels.Selector) {
+	var policies struct {
+		Items []struct {
+			Spec struct {
+				MatchConstraints struct{ NamespaceSelector *metav1.LabelSelector }
+			}
+		}
+	}
+	_ = json.Unmarshal(list, &policies) // without policies, no label is read
+	for _, policy := range policies.Items {
+		selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.NamespaceSelector)
+		if err != nil {
+			continue
+		}
+		requirements, _ := selector.Requirements()
+		if slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() == schedulerLabel }) {
+			selectors = append(selectors, selector)
+		}
+	}
+	return selectors
 }
 
 // checkLabels finds namespaces whose label has no effect: no policy reads it, or it names no profile.
@@ -672,7 +697,7 @@ func (f *Facts) checkLabels() []Result {
 		name, profiles := n.Labels[schedulerLabel], f.Profiles()
 		message := fmt.Sprintf("namespace %s has the label %s=%s, and no pod with this scheduler", n.Name, schedulerLabel, name)
 		switch {
-		case strings.Contains(f.policies, schedulerLabel) && strings.Contains(f.policies, fmt.Sprintf("%q", name)):
+		case slices.ContainsFunc(f.policies, func(selector labels.Selector) bool { return selector.Matches(labels.Set(n.Labels)) }):
 			return nil // its pods are older than the label, or the policy excludes them
 		case !slices.Contains(profiles, name):
 			return Fail(f.AdviseRun(cluster.Kubectl("label", "--overwrite", "namespace", n.Name, schedulerLabel+"="+profiles[0]),
