@@ -92,7 +92,7 @@ func (l errorLog) Write(line []byte) (int, error) {
 const sendBufferBytes = 64 << 10
 
 // connections keeps at most limit connections of a server. A further connection replaces the oldest one without a request, or, if
-// all have one, the oldest. netutil.LimitListener would let new clients, and so probes, wait for those that hold a connection.
+// all have one, the oldest. With netutil.LimitListener, new clients and probes would wait for a client to leave.
 type connections struct {
 	limit  int
 	logger klog.Logger

@@ -18,7 +18,7 @@ type scenario struct {
 	name string
 	// run ends by must where it cannot go on.
 	run func(ctx context.Context, p *playground) result
-	// programs are those that this scenario alone needs.
+	// programs are needed by this scenario alone.
 	programs []string
 }
 

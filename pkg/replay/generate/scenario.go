@@ -419,22 +419,28 @@ func common(rows, fewer [][]float32) [][]float32 {
 		return logs
 	}
 	a, b := logOf(rows), logOf(fewer)
-	// cost is the least sum of differences with which the first i of a contain the first j of b.
-	cost := make([][]float64, len(a)+1)
-	for i := range cost {
-		cost[i] = make([]float64, len(b)+1)
-		for j := 1; j <= len(b); j++ {
-			cost[i][j] = math.Inf(1)
-			if i > 0 {
-				cost[i][j] = min(cost[i-1][j], cost[i-1][j-1]+math.Abs(a[i-1]-b[j-1]))
+	// cost[j][k] is the least sum of differences with which the first j+k of a contain the first j of b.
+	more := len(a) - len(b)
+	cost := make([][]float64, len(b)+1)
+	for j := range cost {
+		cost[j] = make([]float64, more+1)
+		for k := range cost[j] {
+			left := math.Inf(1)
+			if k > 0 {
+				left = cost[j][k-1]
+			}
+			if j > 0 {
+				cost[j][k] = min(left, cost[j-1][k]+math.Abs(a[j+k-1]-b[j-1]))
 			}
 		}
 	}
 	kept := make([][]float32, len(b))
-	for i, j := len(a), len(b); j > 0; i-- {
-		if cost[i][j] != cost[i-1][j] {
+	for j, k := len(b), more; j > 0; {
+		if k > 0 && cost[j][k] == cost[j][k-1] {
+			k--
+		} else {
 			j--
-			kept[j] = rows[i-1]
+			kept[j] = rows[j+k]
 		}
 	}
 	return kept

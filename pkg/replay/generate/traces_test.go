@@ -47,7 +47,7 @@ func TestInARow(t *testing.T) {
 	for _, row := range joined.Machines {
 		got = append(got, fmt.Sprintf("%.0f %.0f %.0f", 100*row[0], 100*row[samplesPerDay], 100*row[2*samplesPerDay]))
 	}
-	check.Equal(t, "machines by day, then those that begin on another day", []string{
+	check.Equal(t, "machines by day, then the same machines from another day on", []string{
 		"10 11 12", "20 21 22", "30 31 32", "11 12 10", "12 10 11", "21 22 20", "22 20 21", "31 32 30", "32 30 31",
 	}, got)
 	in := check.Value(Input(joined, Scenarios()[0], 1, 1))(t)
