@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,88 +38,28 @@ priorityClassName: ""
 topologySpreadConstraints: []
 `
 
-const everythingOn = `
-image:
-  digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
-imagePullSecrets: [{name: registry}]
-nameOverride: load-scheduler
-fullnameOverride: plimsoll
-commonLabels: {owner: operations, team: common, release: common}
-commonAnnotations: {contact: operations, note: common, folder: common}
-servingCertificate: {secretName: certificate}
-port: 10260
-dnsPolicy: Default
-terminationGracePeriodSeconds: 0
-config:
-  percentageOfNodesToScore: 50
-  profiles:
-  - schedulerName: plimsoll
-    plugins:
-      multiPoint:
-        enabled: [{name: TargetLoadPacking}]
-    pluginConfig:
-    - name: TargetLoadPacking
-      args:
-        metricProvider:
-          type: Prometheus
-          address: https://prometheus.monitoring.svc:9090/prefix
-          tokenFile: /etc/plimsoll/token/token
-          caFile: /etc/plimsoll/ca/ca.crt
-  - schedulerName: shared
-    plugins:
-      score:
-        enabled: [{name: LoadVariationRiskBalancing}]
-    pluginConfig:
-    - name: LoadVariationRiskBalancing
-      args: {watcherAddress: http://plimsoll-load-watcher:2020}
-tokenSecret: {name: token}
-applicationKeySecret: {name: token, key: app}
-httpConfigSecret: {name: http-config}
-caConfigMap: {name: ca, key: service-ca.crt}
-extraArgs: [--feature-gates=GenericWorkload=true]
-nodeSelector: {node-role.kubernetes.io/control-plane: ""}
-tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
-affinity: {nodeAffinity: {}}
-podLabels: {team: a}
-podAnnotations: {note: b}
-serviceAccount: {name: scheduler, annotations: {note: b}}
-rbac:
-  extraRules:
-  - {apiGroups: [scheduling.k8s.io], resources: [podgroups], verbs: [get, list, watch]}
-networkPolicy:
-  apiServer: {cidrs: [10.0.0.1/32], ports: [6443]}
-  metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
-  extraEgress: [{ports: [{protocol: TCP, port: 10902}]}]
-serviceMonitor: {enabled: true, labels: {release: prometheus}}
-prometheusRule: {enabled: true, labels: {release: prometheus}}
-recordingRules: {enabled: true, labels: {release: prometheus}}
-dashboard: {enabled: true, annotations: {folder: scheduling}}
-admissionPolicy: {enabled: true, exclude: {resources: [nvidia.com/gpu], ownerKinds: [RayCluster], expressions: ['"queue" in object.metadata.?labels.orValue({})']}}
-flowSchemas: {enabled: true}
-priorityQuota: {enabled: true}
-requestPolicy: {enabled: true}
-loadWatcher:
-  enabled: true
-  provider: Prometheus
-  address: https://prometheus.monitoring.svc:9090
-  selector: '{namespace="monitoring", job="node-exporter"}'
-  tokenSecret: {name: token}
-  applicationKeySecret: {name: application-key}
-  httpConfigSecret: {name: http-config}
-  caConfigMap: {name: ca}
-  clients: [{podSelector: {matchLabels: {app: scheduler}}}]
-  extraArgs: [--window=5m]
-shadow:
-  enabled: true
-  profile: shared
-  cpuShare: 0.5
-  clients: [{podSelector: {matchLabels: {app: prometheus}}}]
-rebalancer:
-  enabled: true
-  paused: true
-  config: {mode: Evict}
-  clients: [{podSelector: {matchLabels: {app: prometheus}}}]
-`
+//go:embed testdata/everything-on.yaml
+var everythingOn string
+
+// row is a row of testdata/chart.yaml, which says what its fields mean.
+type row struct {
+	Name   string          `json:"name"`
+	Values json.RawMessage `json:"values"`
+	Error  []string        `json:"error"`
+}
+
+func TestChart(t *testing.T) {
+	var table struct{ Rows []row }
+	check.OK(t, yaml.Unmarshal(read(t, "test", "manifests", "testdata", "chart.yaml"), &table))
+	for _, row := range table.Rows {
+		t.Run(row.Name, func(t *testing.T) {
+			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", string(row.Values))
+			check.Error(t, err, row.Error...)
+			check.Lacks(t, err.Error(), "s3cret")
+		})
+	}
+	check.Equal(t, "there are many rows", true, len(table.Rows) > 60)
+}
 
 func TestChart_RendersValidManifests(t *testing.T) {
 	evaluator := check.Value(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
@@ -243,121 +184,6 @@ openshift:
 			}
 		})
 	}
-}
-
-func TestChart_RefusesInvalidValues(t *testing.T) {
-	const args = "{config: {profiles: [{schedulerName: a, pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: %}}]}]}}"
-	provider := func(p string) string { return strings.Replace(args, "%", p, 1) }
-	arguments := func(plugin, args string) string {
-		return "config: {profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit}, {name: " + plugin + ", args: " + args + "}]}]}"
-	}
-	refuses := func(name, values string, want ...string) {
-		t.Run(name, func(t *testing.T) {
-			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values)
-			check.Error(t, err, want...)
-			check.Lacks(t, err.Error(), "s3cret")
-		})
-	}
-	refuses("an unknown value", "replica: 3", "additional properties 'replica' not allowed")
-	refuses("an unknown nested value", "image: {name: a}", "/image", "'name' not allowed")
-	refuses("a value of another type", "replicas: two", "/replicas", "got string, want integer")
-	refuses("zero replicas", "replicas: 0", "/replicas", "minimum")
-	refuses("an unknown target", "target: Helm", "/target", "'Deployment', 'OpenShift', 'StaticPod'")
-	refuses("an invalid digest", "image: {digest: latest}", "/image/digest")
-	refuses("a configuration of an old version", "config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}", "/config/apiVersion", "kubescheduler.config.k8s.io/v1'")
-	refuses("a configuration without profiles", "config: {profiles: []}", "/config/profiles", "minItems")
-	refuses("an unknown field of the configuration", "config: {profile: []}", "/config", "'profile' not allowed")
-	refuses("an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", "/config/profiles/0", "'plugin' not allowed")
-	refuses("a load-watcher with Prometheus but no address", "loadWatcher: {enabled: true, provider: Prometheus}", "/loadWatcher/address")
-	refuses("a load-watcher with SignalFx but no token", "loadWatcher: {enabled: true, provider: SignalFx}", "/loadWatcher/tokenSecret/name")
-	refuses("a load-watcher with Datadog but no application key",
-		"loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: a}}", "/loadWatcher/applicationKeySecret/name")
-	refuses("an unknown provider of a load-watcher", "loadWatcher: {enabled: true, provider: Graphite}", "/loadWatcher/provider", "'SignalFx', 'Datadog'")
-	refuses("a plugin of another project",
-		"config: {profiles: [{schedulerName: a, plugins: {permit: {enabled: [{name: Coscheduling}]}}}]}",
-		"config.profiles[0].plugins.permit.enabled[0]: remove Coscheduling", "run that project's scheduler beside this one")
-	for _, misspelled := range []struct{ plugin, args, where, field string }{
-		{"TargetLoadPacking", "{targetUtilisation: 40}", "", "targetUtilisation"},
-		{"PredictedPeak", "{thresholds: {}}", "", "thresholds"},
-		{"LoadThreshold", "{metricProvider: {tokenfile: a}}", "/metricProvider", "tokenfile"},
-		{"LoadThreshold", "{thresholds: {ephemeral: 1}}", "/thresholds", "ephemeral"},
-		{"LoadThreshold", "{exempt: {podSelector: {matchLabel: {}}}}", "/exempt/podSelector", "matchLabel"},
-		{"NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 1}]}", "/metrics/1", "wieght"},
-		{"Peaks", "{nodePowerModels: [{nodeSelectors: {a: b}}]}", "/nodePowerModels/0", "nodeSelectors"},
-		{"Peaks", "{nodePowerModel: {n1: {k0: 1, K1: 1}}}", "/nodePowerModel/n1", "K1"},
-	} {
-		refuses("the unknown argument "+misspelled.field, arguments(misspelled.plugin, misspelled.args),
-			"'/config/profiles/0/pluginConfig/1/args"+misspelled.where+"': additional properties '"+misspelled.field+"' not allowed")
-	}
-	refuses("a variable without a name", "extraEnv: [{value: a}]", "extraEnv", "name")
-	refuses("a variable that the chart sets", "extraEnv: [{name: NODE_POWER_MODEL, value: /a}]", "extraEnv/0/name")
-	refuses("an argument of another type", arguments("TargetLoadPacking", "{targetUtilization: forty}"),
-		"'/config/profiles/0/pluginConfig/1/args/targetUtilization': got string, want null or integer")
-	refuses("a list for the load-watcher's selector", "loadWatcher: {selector: [a]}", "/loadWatcher/selector", "got array, want string")
-	refuses("a load-watcher's selector without braces", "loadWatcher: {selector: job=a}", "/loadWatcher/selector", "pattern")
-	refuses("a selector of a load-watcher that does not read Prometheus", "loadWatcher: {enabled: true, selector: '{job=\"a\"}'}", "/loadWatcher/selector", "maxLength")
-	refuses("a share above 1", "prometheusRule: {fallbackShare: 10}", "/prometheusRule/fallbackShare")
-	refuses("a token in the configuration", provider("{type: Prometheus, token: s3cret}"),
-		"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token", "tokenSecret", "tokenFile: /etc/plimsoll/token/token")
-	refuses("an application key in the configuration", provider("{type: Datadog, tokenFile: a, applicationKey: s3cret}"),
-		"config.profiles[0], arguments of TargetLoadPacking: metricProvider.applicationKey", "applicationKeySecret",
-		"applicationKeyFile: /etc/plimsoll/application-key/application-key")
-	refuses("an application key that is not mounted",
-		provider("{type: Datadog, applicationKeyFile: /etc/plimsoll/application-key/application-key}"),
-		"metricProvider.applicationKeyFile", "name it in applicationKeySecret")
-	refuses("a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"), "metricProvider.tokenFile", "name it in tokenSecret")
-	refuses("an HTTP configuration that is not mounted", provider("{type: Prometheus, httpConfigFile: /etc/plimsoll/http-config/config.yaml}"),
-		"metricProvider.httpConfigFile", "name it in httpConfigSecret")
-	refuses("a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), "metricProvider.caFile", "name it in caConfigMap")
-	refuses("a token file that the operator does not mount",
-		"{target: OpenShift, tokenSecret: {name: a}, "+provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
-		"metricProvider.tokenFile", "with target OpenShift nothing is mounted there")
-	refuses("a profile with the stock scheduler's name", "config: {profiles: [{schedulerName: default-scheduler}]}", "named default-scheduler", "both would place the same pods")
-	refuses("a profile without a name", "config: {profiles: [{}]}", "has no schedulerName", "both would place the same pods")
-	refuses("a default scheduler without its profile", "target: StaticPod", "none is named default-scheduler")
-	refuses("a password in the address", provider("{type: Prometheus, address: 'https://me:s3cret@prometheus:9090/prefix'}"),
-		"config.profiles[0], arguments of TargetLoadPacking: metricProvider.address holds a user or a password", "tokenSecret")
-	refuses(
-		"a password in the address of a load-watcher",
-		"{config: {profiles: [{schedulerName: a, pluginConfig: [{name: LoadThreshold, args: {watcherAddress: 'http://me:s3cret@watcher'}}]}]}}",
-		"config.profiles[0], arguments of LoadThreshold: watcherAddress holds a user or a password",
-	)
-	refuses("a password in the address of a load-watcher's source",
-		"loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
-		"loadWatcher.address holds a user or a password", "loadWatcher.tokenSecret")
-	refuses("a flag that turns leader election off", "extraArgs: [--v=4, --leader-elect=false]", "extraArgs[1] is --leader-elect=false", "config.leaderElection")
-	refuses("the same flag in another spelling", "extraArgs: [--leader_elect=0]", "extraArgs[0] is --leader_elect=0")
-	refuses("the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}", "podLabels: plimsoll.io/scheduler", "admission policy")
-	refuses("an unknown log level of the operator", "{target: OpenShift, openshift: {logLevel: 4}}", "/openshift/logLevel", "'TraceAll'")
-	refuses("a misspelled topology", "{target: OpenShift, openshift: {topology: {replicas: 2}}}", "/openshift/topology", "'replicas' not allowed")
-	refuses("a rebalancer that cannot see whether the scheduler runs",
-		"{rebalancer: {enabled: true}, config: {leaderElection: {leaderElect: false}}}", "config.leaderElection.leaderElect is false")
-	refuses("a rebalancer that can simulate no pod", "{rebalancer: {enabled: true}, config: {extenders: [{urlPrefix: http://gpu}]}}",
-		"the scheduler asks the extender http://gpu about all pods", "Give it managedResources in config.extenders")
-	refuses("an exclusion that is no kind", `admissionPolicy: {enabled: true, exclude: {ownerKinds: ['a"']}}`, "/admissionPolicy/exclude/ownerKinds/0")
-	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other", "config.profiles")
-	refuses("a share of no core", "shadow: {enabled: true, cpuShare: 0}", "/shadow/cpuShare")
-	refuses("a service monitor without a certificate", "serviceMonitor: {enabled: true}", "servingCertificate.secretName", "serviceMonitor.insecureSkipVerify: true")
-	refuses("as many available as there are", "podDisruptionBudget: {minAvailable: 2}", "minAvailable is 2 with replicas: 2", "raise replicas")
-	refuses("a namespace that OpenShift's operator does not read", "target: OpenShift", "target OpenShift: the namespace is plimsoll-system", "--namespace "+operatorNamespace)
-	for _, unsupported := range []struct{ target, value, want string }{
-		{"OpenShift", "serviceMonitor: {enabled: true}", "serviceMonitor.enabled"},
-		{"OpenShift", "shadow: {enabled: true}", "shadow.enabled"},
-		{"OpenShift", "rebalancer: {enabled: true}", "rebalancer.enabled"},
-		{"OpenShift", "loadWatcher: {enabled: true}", "loadWatcher.enabled"},
-		{"StaticPod", "recordingRules: {enabled: true}", "recordingRules.enabled"},
-		{"StaticPod", "prometheusRule: {enabled: true}", "prometheusRule.enabled"},
-		{"StaticPod", "dashboard: {enabled: true}", "dashboard.enabled"},
-		{"StaticPod", "existingConfigMap: a", "existingConfigMap"},
-	} {
-		values := unsupported.value
-		if unsupported.target == "StaticPod" {
-			values += "\nconfig: {profiles: [{schedulerName: default-scheduler}]}"
-		}
-		refuses(unsupported.value+" for "+unsupported.target, "target: "+unsupported.target+"\n"+values, unsupported.want, "target "+unsupported.target)
-	}
-	refuses("an unknown DNS policy", "dnsPolicy: None", "/dnsPolicy")
-	refuses("two replicas without leader election", "config: {leaderElection: {leaderElect: false}}", "replicas is 2", "config.leaderElection.leaderElect")
 }
 
 // TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelled one.
