@@ -1,11 +1,13 @@
 package manifests_test
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
@@ -29,23 +32,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-const everythingOff = `
-podDisruptionBudget: {enabled: false}
-serviceAccount: {create: false}
-rbac: {create: false}
-networkPolicy: {enabled: false}
-priorityClassName: ""
-topologySpreadConstraints: []
-`
-
 //go:embed testdata/everything-on.yaml
 var everythingOn string
 
 // row is a row of testdata/chart.yaml, which says what its fields mean.
 type row struct {
-	Name   string          `json:"name"`
-	Values json.RawMessage `json:"values"`
-	Error  []string        `json:"error"`
+	Name         string          `json:"name"`
+	Release      string          `json:"release"`
+	Values       json.RawMessage `json:"values"`
+	EverythingOn bool            `json:"everythingOn"`
+	Flags        []string        `json:"flags"`
+	Want         map[string]any  `json:"want"`
+	Error        []string        `json:"error"`
 }
 
 func TestChart(t *testing.T) {
@@ -53,136 +51,150 @@ func TestChart(t *testing.T) {
 	check.OK(t, yaml.Unmarshal(read(t, "test", "manifests", "testdata", "chart.yaml"), &table))
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
-			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", string(row.Values))
-			check.Error(t, err, row.Error...)
-			check.Lacks(t, err.Error(), "s3cret")
+			values, namespace := cmp.Or(string(row.Values), "{}"), "plimsoll-system"
+			if row.EverythingOn {
+				values = everythingOn
+			}
+			if row.Error == nil && strings.Contains(values, `"target":"OpenShift"`) {
+				namespace = operatorNamespace
+			}
+			stream, err := helm(t).Template(t.Context(), cmp.Or(row.Release, "plimsoll"), namespace, values, row.Flags...)
+			if row.Error != nil {
+				check.Error(t, err, row.Error...)
+				check.Lacks(t, err.Error(), "s3cret")
+				return
+			}
+			check.OK(t, err)
+			if !strings.Contains(values, "StaticPod") { // whose files are no objects
+				check.OK(t, validate(stream))
+				if row.Flags == nil {
+					check.OK(t, helm(t).Lint(t.Context(), values))
+				}
+			}
+			rendered := objects(t, stream)
+			checkIdentities(t, rendered)
+			checkPods(t, rendered)
+			for of, want := range row.Want {
+				checkPart(t, of, want, rendered)
+			}
 		})
 	}
-	check.Equal(t, "there are many rows", true, len(table.Rows) > 60)
+	check.Equal(t, "there are many rows", true, len(table.Rows) > 100)
 }
 
-func TestChart_RendersValidManifests(t *testing.T) {
-	evaluator := check.Value(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
-	tests := []struct {
-		name, values string
-		// absent and present are kinds that must not or must be rendered.
-		absent, present []string
-	}{
-		{
-			name: "the default values",
-			absent: []string{
-				"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "Secret", "FlowSchema", "ResourceQuota",
-			},
-			present: []string{
-				"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role",
-				"RoleBinding", "Service", "ServiceAccount",
-			},
-		},
-		{name: "all features off", values: everythingOff, absent: []string{"ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "Role", "ServiceAccount"}},
-		{
-			name: "all features on", values: everythingOn,
-			present: []string{
-				"FlowSchema", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "PrometheusRule", "ResourceQuota", "ServiceMonitor",
-			},
-			absent: []string{"Secret"},
-		},
-		{name: "the admission policy alone", values: "admissionPolicy: {enabled: true}", present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
-		{name: "the service monitor alone", values: "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}", present: []string{"ServiceMonitor"}},
-		{name: "a service monitor that does not verify", values: "serviceMonitor: {enabled: true, insecureSkipVerify: true}", present: []string{"ServiceMonitor"}},
-		{name: "a configuration of one's own", values: "existingConfigMap: own", absent: []string{"ConfigMap"}},
-		{name: "a configuration of one's own for OpenShift", values: "{existingConfigMap: own, target: OpenShift}", absent: []string{"ConfigMap"}},
-		{name: "the alerts alone", values: "prometheusRule: {enabled: true}", present: []string{"PrometheusRule"}},
-		{name: "the recording rules alone", values: "recordingRules: {enabled: true}", present: []string{"PrometheusRule"}},
-		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
-		{name: "the load-watcher alone", values: "loadWatcher: {enabled: true}"},
-		{name: "a token alone", values: "tokenSecret: {name: token}"},
-		{name: "an application key alone", values: "applicationKeySecret: {name: key}"},
-		{name: "a CA bundle alone", values: "caConfigMap: {name: ca}"},
-		{name: "power models alone", values: "nodePowerModelConfigMap: {name: power}"},
-		{name: "environment variables alone", values: "{resources: {limits: null}, extraEnv: [{name: A, value: b}]}"},
-		{name: "a load-watcher with SignalFx", values: "loadWatcher: {enabled: true, provider: SignalFx, tokenSecret: {name: token}}"},
-		{name: "a load-watcher with Datadog", values: "loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys}, applicationKeySecret: {name: keys}}"},
-		{
-			name: "Datadog as source",
-			values: `
-tokenSecret: {name: datadog, key: api-key}
-applicationKeySecret: {name: datadog, key: application-key}
-config:
-  profiles:
-  - schedulerName: a
-    pluginConfig:
-    - name: Peaks
-      args:
-        metricProvider:
-          type: Datadog
-          tokenFile: /etc/plimsoll/token/token
-          applicationKeyFile: /etc/plimsoll/application-key/application-key
-`,
-		},
-		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
-		{name: "one replica that elects no leader", values: "{replicas: 1, loadPort: 0, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
-		{
-			name: "everything for OpenShift's operator",
-			values: `
-target: OpenShift
-prometheusRule: {enabled: true}
-recordingRules: {enabled: true}
-dashboard: {enabled: true}
-admissionPolicy: {enabled: true}
-requestPolicy: {enabled: true}
-openshift:
-  logLevel: Trace
-  topology:
-    mode: HighlyAvailable
-    highlyAvailableTopology: {maxReplicas: 2, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}]}
-`,
-			present: []string{"SecondaryScheduler", "PrometheusRule", "MutatingAdmissionPolicy"},
-			absent:  []string{"ServiceMonitor", "Deployment"},
-		},
-		{
-			name: "for OpenShift's operator", values: "target: OpenShift", present: []string{"SecondaryScheduler", "ConfigMap"},
-			absent: []string{"Deployment", "Service", "NetworkPolicy"},
-		},
+func checkIdentities(t *testing.T, rendered objectList) {
+	t.Helper()
+	identities := sets.New[string]()
+	for _, o := range rendered {
+		identity := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+		if identities.Has(identity) {
+			t.Errorf("%s is rendered twice", identity)
+		}
+		identities.Insert(identity)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			check.OK(t, helm(t).Lint(t.Context(), tt.values))
-			stream := template(t, tt.values)
-			check.OK(t, validate(stream))
-			rendered := objects(t, stream)
-			kinds, identities := sets.New[string](), sets.New[string]()
-			for _, o := range rendered {
-				kinds.Insert(o.GetKind())
-				identity := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
-				if identities.Has(identity) {
-					t.Errorf("%s is rendered twice", identity)
-				}
-				identities.Insert(identity)
+}
+
+// checkPods expects that Pod Security's level restricted admits the pods, and that they cannot write to their root file systems.
+func checkPods(t *testing.T, rendered objectList) {
+	t.Helper()
+	evaluator := check.Value(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
+	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+		for _, result := range evaluator.EvaluatePod(level, &d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec) {
+			if !result.Allowed && !d.Spec.Template.Spec.HostNetwork { // which only the level privileged admits
+				t.Errorf("Pod Security restricted refuses %s: %s: %s", d.Name, result.ForbiddenReason, result.ForbiddenDetail)
 			}
-			for _, kind := range tt.present {
-				if !kinds.Has(kind) {
-					t.Errorf("there is no %s", kind)
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			if readOnly := c.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
+				t.Errorf("%s may write to its root file system", d.Name)
+			}
+		}
+	}
+}
+
+// checkPart compares the objects of a kind, or of a kind and name, with what a row wants of them.
+func checkPart(t *testing.T, of string, want any, rendered objectList) {
+	t.Helper()
+	found := 0
+	for _, o := range rendered {
+		if of != o.GetKind() && of != o.GetKind()+" "+o.GetName() {
+			continue
+		}
+		if found++; want != nil {
+			for _, problem := range differences(o.GetKind()+" "+o.GetName(), want, fieldsOf(o)) {
+				t.Error(problem)
+			}
+		}
+	}
+	if (found > 0) != (want != nil) {
+		t.Errorf("there are %d of %s, want some: %t", found, of, want != nil)
+	}
+}
+
+// fieldsOf returns the fields of an object, with its pod and the pod's first container.
+func fieldsOf(o *unstructured.Unstructured) map[string]any {
+	fields := maps.Clone(o.Object)
+	pod, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+	if o.GetKind() == "Pod" {
+		pod, found, _ = unstructured.NestedMap(o.Object, "spec")
+	}
+	if containers, ok := pod["containers"].([]any); found && ok {
+		fields["pod"], fields["container"] = pod, containers[0]
+	}
+	return fields
+}
+
+// differences returns where got, at a path, lacks what is expected of it. See testdata/chart.yaml.
+func differences(path string, want, got any) (all []string) {
+	switch want := want.(type) {
+	case map[string]any:
+		if text, ok := got.(string); ok {
+			var fields map[string]any
+			_ = yaml.Unmarshal([]byte(text), &fields) // without fields, it differs
+			got = fields
+		}
+		fields, ok := got.(map[string]any)
+		if !ok {
+			return []string{fmt.Sprintf("%s is %v, want %v", path, got, want)}
+		}
+		for name, value := range want {
+			all = append(all, differences(path+"."+name, value, fields[name])...)
+		}
+		return all
+	case []any:
+		list, _ := got.([]any)
+		if more := len(want) - 1; want[more] == "..." {
+			for _, element := range want[:more] {
+				if !slices.ContainsFunc(list, func(got any) bool { return differences("", element, got) == nil }) {
+					all = append(all, fmt.Sprintf("%s has no %v: %v", path, element, got))
 				}
 			}
-			for _, kind := range tt.absent {
-				if kinds.Has(kind) {
-					t.Errorf("there is a %s", kind)
-				}
-			}
-			for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
-				level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-				for _, result := range evaluator.EvaluatePod(level, &d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec) {
-					if !result.Allowed {
-						t.Errorf("Pod Security restricted refuses %s: %s: %s", d.Name, result.ForbiddenReason, result.ForbiddenDetail)
-					}
-				}
-				for _, c := range d.Spec.Template.Spec.Containers {
-					if readOnly := c.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
-						t.Errorf("%s may write to its root file system", d.Name)
-					}
-				}
-			}
-		})
+			return all
+		}
+		if len(list) != len(want) {
+			return []string{fmt.Sprintf("%s is %v, want %v", path, got, want)}
+		}
+		for i := range want {
+			all = append(all, differences(fmt.Sprintf("%s[%d]", path, i), want[i], list[i])...)
+		}
+		return all
+	}
+	if !reflect.DeepEqual(want, got) {
+		return []string{fmt.Sprintf("%s is %v, want %v", path, got, want)}
+	}
+	return nil
+}
+
+func TestDifferences(t *testing.T) {
+	got := map[string]any{"a": []any{1.0, "x"}, "text": "b: 2"}
+	for want, differs := range map[string]bool{
+		"a: [1, x]": false, "a: [x, ...]": false, "{text: {b: 2}, none: null}": false, "{}": false,
+		"a: [1]": true, "a: [x, 1]": true, "a: [y, ...]": true, "text: {b: 3}": true, "text: null": true, "none: {}": true, "a: {b: 1}": true,
+	} {
+		var part any
+		check.OK(t, yaml.Unmarshal([]byte(want), &part))
+		check.Equal(t, want, differs, differences("", part, got) != nil)
 	}
 }
 

@@ -14,8 +14,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-type objectList = []*unstructured.Unstructured
-
 func TestChartDefaults(t *testing.T) {
 	scheduler := func(t *testing.T, objects []*unstructured.Unstructured) appsv1.DeploymentSpec {
 		t.Helper()

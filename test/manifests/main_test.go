@@ -50,6 +50,8 @@ func helm(t *testing.T) manifests.Helm {
 // operatorNamespace is where OpenShift's operator runs, and the only namespace that the chart accepts with target OpenShift.
 const operatorNamespace = "openshift-secondary-scheduler-operator"
 
+type objectList = []*unstructured.Unstructured
+
 func render(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	return objects(t, template(t, values))
