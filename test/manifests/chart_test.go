@@ -315,6 +315,16 @@ func TestChart_NotesShowRebalancer(t *testing.T) {
 	}
 }
 
+// TestChart_NotesShowQuota expects the value that creates a quota, unless it is set or the priority needs none.
+func TestChart_NotesShowQuota(t *testing.T) {
+	for values, want := range map[string]bool{
+		"": true, "priorityQuota: {enabled: true}": false, "priorityClassName: ''": false, "priorityClassName: high": false,
+	} {
+		check.Equal(t, "the notes show the quota with "+values, want,
+			strings.Contains(notesOf(t, "plimsoll-system", values), "--set priorityQuota.enabled=true"))
+	}
+}
+
 func notesOf(t *testing.T, namespace, values string) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "none")
@@ -363,21 +373,6 @@ func TestChart_NotesShowSelector(t *testing.T) {
 		check.Equal(t, "selectors in the notes with "+tt.name, tt.want, got)
 	}
 	check.Contains(t, rendered(t, read(t, "manifests", "openshift", "configmap.yaml")), "selector: '"+openshift+"'\n")
-}
-
-// TestChart_LoadWatcherSelector expects the selector as one argument of the service.
-func TestChart_LoadWatcherSelector(t *testing.T) {
-	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
-		if d.Name != "plimsoll-load-watcher" {
-			continue
-		}
-		if command := d.Spec.Template.Spec.Containers[0].Command; !slices.Contains(command,
-			`--selector={namespace="monitoring", job="node-exporter"}`) {
-			t.Errorf("the command is %q", command)
-		}
-		return
-	}
-	t.Error("there is no load-watcher")
 }
 
 // TestChart_KeepsArguments expects the arguments of the plugins in the ConfigMap as they were given.
@@ -491,72 +486,6 @@ func TestChart_ConfigurationChangesChecksum(t *testing.T) {
 	}
 }
 
-// TestChart_DecisionRecords expects the plugin once in each profile, only where it is switched on.
-func TestChart_DecisionRecords(t *testing.T) {
-	const profiles = `
-config:
-  profiles:
-  - {schedulerName: a}
-  - {schedulerName: b, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
-  - {schedulerName: c, plugins: {multiPoint: {enabled: [{name: DecisionRecord}]}}}
-`
-	for values, want := range map[string][]string{
-		profiles: {"", "LoadThreshold", "DecisionRecord"},
-		profiles + "decisionRecords: {enabled: true}": {"DecisionRecord", "LoadThreshold DecisionRecord", "DecisionRecord"},
-	} {
-		var config kubeschedulerv1.KubeSchedulerConfiguration
-		check.OK(t, yaml.Unmarshal([]byte(rendered(t, template(t, values))), &config))
-		var got []string
-		for _, profile := range config.Profiles {
-			var names []string
-			if profile.Plugins != nil {
-				for _, plugin := range profile.Plugins.MultiPoint.Enabled {
-					names = append(names, plugin.Name)
-				}
-			}
-			got = append(got, strings.Join(names, " "))
-		}
-		check.Equal(t, "the plugins with "+values, want, got)
-	}
-}
-
-// TestChart_ReadinessProbe expects /livez where a replica that does not lead has no caches and so is never ready.
-func TestChart_ReadinessProbe(t *testing.T) {
-	for values, want := range map[string]string{
-		"":                                      "/readyz",
-		"config: {delayCacheUntilActive: true}": "/livez",
-		"{replicas: 1, config: {delayCacheUntilActive: true, leaderElection: {leaderElect: false}}}": "/readyz",
-	} {
-		check.Equal(t, "the readiness probe with "+values, want, containerOf(t, render(t, values)).ReadinessProbe.HTTPGet.Path)
-	}
-}
-
-func TestChart_PowerModels(t *testing.T) {
-	for values, want := range map[string][]string{
-		"": {"GOMEMLIMIT=3865470566"}, // 0.9 · 4 · 1024³ = 3865470566.4
-		"nodePowerModelConfigMap: {name: power, key: nodes.json}":      {"GOMEMLIMIT=3865470566", "NODE_POWER_MODEL=/etc/plimsoll/power-models/models.json"},
-		"{resources: {limits: null}, extraEnv: [{name: A, value: b}]}": {"A=b"},
-		"resources: {limits: null}":                                    nil,
-	} {
-		d := find[appsv1.Deployment](t, objects(t, template(t, values)), "Deployment")[0]
-		container := d.Spec.Template.Spec.Containers[0]
-		var got []string
-		for _, variable := range container.Env {
-			got = append(got, variable.Name+"="+variable.Value)
-		}
-		check.Equal(t, fmt.Sprintf("with %q the environment", values), want, got)
-		mounted := slices.ContainsFunc(container.VolumeMounts,
-			func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/plimsoll/power-models" })
-		source := slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.ConfigMap != nil && v.ConfigMap.Name == "power" &&
-				slices.Equal(v.ConfigMap.Items, []corev1.KeyToPath{{Key: "nodes.json", Path: "models.json"}})
-		})
-		if needed := strings.Contains(values, "power"); mounted != needed || source != needed {
-			t.Errorf("with %q the models are mounted: %t, from the ConfigMap: %t", values, mounted, source)
-		}
-	}
-}
-
 // TestChart_NamesAreStrings uses names that YAML without quotes reads as a number, a boolean or null.
 func TestChart_NamesAreStrings(t *testing.T) {
 	for _, target := range []string{"Deployment", "OpenShift"} {
@@ -612,106 +541,6 @@ loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name 
 	}
 }
 
-func TestChart_MountsCredentialsAsFiles(t *testing.T) {
-	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
-		spec := d.Spec.Template.Spec
-		var got []string
-		for _, v := range spec.Volumes {
-			for _, m := range spec.Containers[0].VolumeMounts {
-				if m.Name != v.Name || !m.ReadOnly {
-					continue
-				}
-				switch {
-				case v.Name == "http-config":
-					got = append(got, v.Secret.SecretName+strings.Repeat(" in part", len(v.Secret.Items))+" at "+m.MountPath)
-				case v.Secret != nil:
-					got = append(got, v.Secret.SecretName+"."+v.Secret.Items[0].Key+" at "+m.MountPath+"/"+v.Secret.Items[0].Path)
-				case v.Name == "ca":
-					got = append(got, v.ConfigMap.Name+"."+v.ConfigMap.Items[0].Key+" at "+m.MountPath+"/"+v.ConfigMap.Items[0].Path)
-				}
-			}
-		}
-		want := []string{
-			"certificate.tls.crt at /etc/plimsoll/tls/tls.crt", "token.app at /etc/plimsoll/application-key/application-key",
-			"http-config at /etc/plimsoll/http-config", "token.token at /etc/plimsoll/token/token", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
-		}
-		if d.Name != "plimsoll" {
-			want = want[1:]
-		}
-		if d.Name == "plimsoll-load-watcher" {
-			want[0] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
-			want[3] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
-			for _, flag := range []string{
-				"--token-file=/etc/plimsoll/token/token", "--application-key-file=/etc/plimsoll/application-key/application-key", "--ca-file=/etc/plimsoll/ca/ca.crt",
-				"--http-config-file=/etc/plimsoll/http-config/config.yaml",
-			} {
-				if !slices.Contains(spec.Containers[0].Command, flag) {
-					t.Errorf("%s has no flag %s: %q", d.Name, flag, spec.Containers[0].Command)
-				}
-			}
-		}
-		check.Equal(t, "credentials of "+d.Name, want, got)
-		for _, env := range spec.Containers[0].Env {
-			if env.Name != "GOMEMLIMIT" {
-				t.Errorf("%s has the variable %v", d.Name, env)
-			}
-		}
-	}
-}
-
-// TestChart_MemoryLimits expects 90 percent of the memory limit as the limit of the Go runtime, in bytes.
-func TestChart_MemoryLimits(t *testing.T) {
-	for limit, want := range map[string]string{
-		"512Mi": "483183820",  // 0.9 · 512 · 1024² = 483183820.8
-		"1.5Gi": "1449551462", // 0.9 · 1.5 · 1024³ = 1449551462.4
-		"2G":    "1800000000", "1e9": "900000000", "1000000000": "900000000", `"1000000000000m"`: "900000000",
-	} {
-		values := "{resources: {limits: {memory: " + limit + "}}, loadWatcher: {enabled: true, resources: {limits: {memory: " + limit + "}}}}"
-		deployments := find[appsv1.Deployment](t, render(t, values), "Deployment")
-		check.Equal(t, "the number of Deployments", 2, len(deployments))
-		for _, d := range deployments {
-			env := d.Spec.Template.Spec.Containers[0].Env
-			if len(env) == 0 || env[0].Name != "GOMEMLIMIT" || env[0].Value != want {
-				t.Errorf("%s with the limit %s: %v, want GOMEMLIMIT=%s", d.Name, limit, env, want)
-			}
-		}
-	}
-}
-
-// TestChart_PodsOptOutOfAdmissionPolicy keeps the scheduler from having to schedule its own pods.
-func TestChart_PodsOptOutOfAdmissionPolicy(t *testing.T) {
-	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
-		check.Equal(t, "the label plimsoll.io/scheduler of pods of "+d.Name, corev1.DefaultSchedulerName,
-			d.Spec.Template.Labels["plimsoll.io/scheduler"])
-	}
-}
-
-// TestChart_RunsOnLinux expects the label beside those of values, in each pod.
-func TestChart_RunsOnLinux(t *testing.T) {
-	rendered := render(t, everythingOn)
-	pods := find[corev1.Pod](t, rendered, "Pod") // of helm test
-	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
-		pods = append(pods, &corev1.Pod{ObjectMeta: d.ObjectMeta, Spec: d.Spec.Template.Spec})
-	}
-	if len(pods) < 5 {
-		t.Errorf("%d pods, want those of scheduler, load-watcher, shadow, rebalancer and tests", len(pods))
-	}
-	for _, pod := range pods {
-		check.Equal(t, "the node selector of "+pod.Name,
-			map[string]string{"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""}, pod.Spec.NodeSelector)
-	}
-}
-
-// TestChart_NotesShowQuota expects the value that creates a quota, unless it is set or the priority needs none.
-func TestChart_NotesShowQuota(t *testing.T) {
-	for values, want := range map[string]bool{
-		"": true, "priorityQuota: {enabled: true}": false, "priorityClassName: ''": false, "priorityClassName: high": false,
-	} {
-		check.Equal(t, "the notes show the quota with "+values, want,
-			strings.Contains(notesOf(t, "plimsoll-system", values), "--set priorityQuota.enabled=true"))
-	}
-}
-
 func TestChart_SelectorsMatchPods(t *testing.T) {
 	rendered := render(t, everythingOn)
 	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
@@ -755,87 +584,6 @@ func TestChart_SelectorsMatchPods(t *testing.T) {
 	}
 }
 
-// egressPorts returns the ports of each egress rule, in order; 0 means all ports.
-func egressPorts(policy *networkingv1.NetworkPolicy) [][]int32 {
-	var rules [][]int32
-	for _, rule := range policy.Spec.Egress {
-		var ports []int32
-		for _, p := range rule.Ports {
-			if p.Port == nil {
-				ports = append(ports, 0)
-			} else {
-				ports = append(ports, p.Port.IntVal)
-			}
-		}
-		rules = append(rules, ports)
-	}
-	return rules
-}
-
-func TestChart_EgressPorts(t *testing.T) {
-	source := func(address string) string {
-		return `
-networkPolicy: {apiServer: {ports: [6443]}}
-config:
-  profiles:
-  - schedulerName: a
-    plugins: {score: {enabled: [{name: TargetLoadPacking}]}}
-    pluginConfig:
-    - name: TargetLoadPacking
-      args: {metricProvider: {type: Prometheus, address: '` + address + `'}}
-`
-	}
-	allows := func(name, values string, want [][]int32) {
-		t.Run(name, func(t *testing.T) {
-			policies := find[networkingv1.NetworkPolicy](t, render(t, values), "NetworkPolicy")
-			check.Equal(t, "policies", 1+strings.Count(values, "rebalancer: {enabled: true}"), len(policies))
-			for _, policy := range policies {
-				got := egressPorts(policy)
-				for _, rule := range slices.Concat(got, want) {
-					slices.Sort(rule)
-				}
-				check.Equal(t, "egress ports by rule of "+policy.Name, want, got)
-			}
-		})
-	}
-	allows("all ports where the API server's port is unknown", "", [][]int32{{53, 53, 5353, 5353}, {0}})
-	allows("metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}, {10269}})
-	allows("the rebalancer reads the leader's load", "{rebalancer: {enabled: true}, loadPort: 10300, networkPolicy: {apiServer: {ports: [6443]}}}",
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {10300}})
-	allows("no load is served", "{rebalancer: {enabled: true}, loadPort: 0, networkPolicy: {apiServer: {ports: [6443]}}}",
-		[][]int32{{53, 53, 5353, 5353}, {6443}})
-	allows("an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}, {10269}})
-	allows("an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}, {10269}})
-	allows("an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}, {10269}})
-	allows("an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}, {10269}})
-	allows("the default address of a hosted service", strings.Replace(source(""), "type: Prometheus, address: ''", "type: Datadog", 1),
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}, {10269}})
-	allows("two sources, and an extra rule",
-		strings.NewReplacer("loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false",
-			"shadow:\n  enabled: true", "shadow:\n  enabled: false",
-			"rebalancer:\n  enabled: true", "rebalancer:\n  enabled: false").Replace(everythingOn),
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10269}, {10902}})
-}
-
-func TestChart_LoadWatcherOfHostedService(t *testing.T) {
-	rendered := render(t, `
-networkPolicy: {apiServer: {ports: [6443]}}
-loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys, key: api}, applicationKeySecret: {name: keys}}
-`)
-	for _, policy := range find[networkingv1.NetworkPolicy](t, rendered, "NetworkPolicy") {
-		if policy.Name != "plimsoll-load-watcher" {
-			continue
-		}
-		check.Equal(t, "egress ports by rule", [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}, egressPorts(policy))
-	}
-	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
-		if d.Name == "plimsoll-load-watcher" &&
-			!slices.Contains(d.Spec.Template.Spec.Containers[0].Command, "--metrics-provider-name=Datadog") {
-			t.Errorf("the command is %q", d.Spec.Template.Spec.Containers[0].Command)
-		}
-	}
-}
-
 func TestChartSchema_HasAllConfigurationFields(t *testing.T) {
 	var schema struct {
 		Properties struct {
@@ -861,50 +609,22 @@ func TestChartSchema_HasAllConfigurationFields(t *testing.T) {
 	check.Equal(t, "fields of config", sets.List(want), sets.List(sets.KeySet(schema.Properties.Config.Properties)))
 }
 
-// TestChart_CommonMetadata expects the common labels and annotations on all objects and pods, and the objects' own to win.
+// TestChart_CommonMetadata expects the common labels and annotations on all objects and pods. Rows expect the objects' own to win.
 func TestChart_CommonMetadata(t *testing.T) {
-	wantCommon := func(what string, labels, annotations map[string]string) {
-		if labels["owner"] != "operations" || annotations["contact"] != "operations" {
-			t.Errorf("%s has labels %v and annotations %v", what, labels, annotations)
-		}
+	const openshift = "{target: OpenShift, commonLabels: {owner: operations}, commonAnnotations: {contact: operations}, " +
+		"admissionPolicy: {enabled: true}}"
+	common := map[string]any{
+		"labels": map[string]any{"owner": "operations"}, "annotations": map[string]any{"contact": "operations"},
 	}
-	for _, values := range []string{everythingOn, "{target: OpenShift, commonLabels: {owner: operations}, commonAnnotations: {contact: operations}, admissionPolicy: {enabled: true}}"} {
+	for _, values := range []string{everythingOn, openshift} {
 		for _, o := range render(t, values) {
-			wantCommon(o.GetKind()+" "+o.GetName(), o.GetLabels(), o.GetAnnotations())
-		}
-	}
-	rendered := render(t, everythingOn)
-	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
-		pod := d.Spec.Template
-		wantCommon("a pod of "+d.Name, pod.Labels, pod.Annotations)
-		if pod.Labels["team"] != "a" || pod.Annotations["note"] != "b" || d.Labels["team"] != "common" {
-			t.Errorf("%s has labels %v, its pods labels %v and annotations %v", d.Name, d.Labels, pod.Labels, pod.Annotations)
-		}
-	}
-	for _, o := range rendered {
-		if kind := o.GetKind(); kind == "ServiceMonitor" || kind == "PrometheusRule" {
-			if got := o.GetLabels()["release"]; got != "prometheus" {
-				t.Errorf("%s %s has the label release: %s", kind, o.GetName(), got)
+			want := map[string]any{"metadata": common}
+			if o.GetKind() == "Deployment" {
+				want["spec"] = map[string]any{"template": map[string]any{"metadata": common}}
+			}
+			for _, problem := range differences(o.GetKind()+" "+o.GetName(), want, o.Object) {
+				t.Error(problem)
 			}
 		}
-		if folder := o.GetAnnotations()["folder"]; o.GetName() == "plimsoll-dashboard" && folder != "scheduling" {
-			t.Errorf("the dashboard has the annotation folder: %s", folder)
-		}
-	}
-}
-
-// TestChart_Names expects the names that charts commonly make of a release's name and the overrides.
-func TestChart_Names(t *testing.T) {
-	for _, tt := range []struct{ release, values, want string }{
-		{"plimsoll", "", "plimsoll"},
-		{"my-plimsoll", "", "my-plimsoll"},
-		{"load", "", "load-plimsoll"},
-		{"load", "nameOverride: scheduler", "load-scheduler"},
-		{"my-scheduler", "nameOverride: scheduler", "my-scheduler"},
-		{"load", "{nameOverride: scheduler, fullnameOverride: full}", "full"},
-	} {
-		stream := check.Value(helm(t).Template(t.Context(), tt.release, "plimsoll-system", tt.values))(t)
-		check.Equal(t, "the name of release "+tt.release+" with "+tt.values, tt.want,
-			one[appsv1.Deployment](t, objects(t, stream), "Deployment").Name)
 	}
 }
