@@ -1,14 +1,13 @@
 package manifests_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -72,32 +71,14 @@ func TestConfigurations_AreValid(t *testing.T) {
 }
 
 func TestConfiguration_KeepsValues(t *testing.T) {
-	c := load(t, rendered(t, template(t, `
-replicas: 1
-config:
-  apiVersion: kubescheduler.config.k8s.io/v1
-  kind: KubeSchedulerConfiguration
-  parallelism: 3
-  enableProfiling: false
-  podMaxBackoffSeconds: 12000000
-  delayCacheUntilActive: false
-  clientConnection: {qps: 2500000, burst: 100}
-  leaderElection: {leaderElect: false, leaseDuration: 30s, resourceName: mine}
-`)))
-	if c.Parallelism != 3 || c.EnableProfiling || c.PodMaxBackoffSeconds != 12000000 || c.DelayCacheUntilActive ||
-		c.ClientConnection.QPS != 2500000 || c.ClientConnection.Burst != 100 {
-		t.Errorf("configuration is %+v", c)
-	}
-	want := componentbaseconfig.LeaderElectionConfiguration{
-		ResourceName: "mine", ResourceNamespace: "plimsoll-system", LeaderElect: false,
-	}
-	got := componentbaseconfig.LeaderElectionConfiguration{
-		ResourceName: c.LeaderElection.ResourceName, ResourceNamespace: c.LeaderElection.ResourceNamespace,
-		LeaderElect: c.LeaderElection.LeaderElect,
-	}
-	if diff := cmp.Diff(want, got); diff != "" || c.LeaderElection.LeaseDuration.Seconds() != 30 {
-		t.Errorf("leader election is %+v (-want +got):\n%s", c.LeaderElection, diff)
-	}
+	c := load(t, rendered(t, template(t, `{replicas: 1, config: {
+apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, parallelism: 3, enableProfiling: false,
+podMaxBackoffSeconds: 12000000, delayCacheUntilActive: false, clientConnection: {qps: 2500000, burst: 100},
+leaderElection: {leaderElect: false, leaseDuration: 30s, resourceName: mine}}}`)))
+	got := fmt.Sprintln(c.Parallelism, c.EnableProfiling, c.PodMaxBackoffSeconds, c.DelayCacheUntilActive, int(c.ClientConnection.QPS),
+		c.ClientConnection.Burst, c.LeaderElection.LeaderElect, c.LeaderElection.LeaseDuration, c.LeaderElection.ResourceName,
+		c.LeaderElection.ResourceNamespace)
+	check.Equal(t, "values", "3 false 12000000 false 2500000 100 false {30s} mine plimsoll-system\n", got)
 }
 
 func kubernetesVersion(t *testing.T) string {

@@ -89,32 +89,6 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 	}
 }
 
-func TestRBAC_OneLease(t *testing.T) {
-	tests := []struct{ name, values, lease, namespace string }{
-		{"named like the release", "loadPort: 0", "plimsoll", "plimsoll-system"},
-		{"as configured", "{loadPort: 0, config: {leaderElection: {resourceName: a, resourceNamespace: b}}}", "a", "b"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			rendered := render(t, tt.values)
-			role := one[rbacv1.Role](t, rendered, "Role")
-			want := []string{
-				"create coordination.k8s.io/leases", "get coordination.k8s.io/leases " + tt.lease,
-				"update coordination.k8s.io/leases " + tt.lease,
-			}
-			check.Equal(t, "permissions", want, sets.List(permissions(role.Rules...)))
-			check.Equal(t, "the Role is in", tt.namespace, role.Namespace)
-			bound := false
-			for _, b := range find[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
-				bound = bound || b.Namespace == tt.namespace && b.RoleRef.Name == role.Name && b.Subjects[0].Namespace == "plimsoll-system"
-			}
-			if !bound {
-				t.Error("nobody has the Role")
-			}
-		})
-	}
-}
-
 func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 	profile := func(plugins, pluginConfig string) string {
 		return "{config: {profiles: [{schedulerName: a, plugins: " + plugins + ", pluginConfig: " + pluginConfig + "}]}}"
@@ -182,28 +156,6 @@ func metricsPermissions(t *testing.T, rendered []*unstructured.Unstructured) []s
 	}
 	slices.Sort(got)
 	return got
-}
-
-func TestRBAC_LoadWatcher(t *testing.T) {
-	tests := []struct {
-		name, values string
-		want         []string
-	}{
-		{"with metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
-		{"with Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}", []string{"list /nodes", "watch /nodes"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, role := range find[rbacv1.ClusterRole](t, render(t, tt.values), "ClusterRole") {
-				if role.Name != "plimsoll-load-watcher.plimsoll-system" {
-					continue
-				}
-				check.Equal(t, "permissions", tt.want, sets.List(permissions(role.Rules...)))
-				return
-			}
-			t.Error("the load-watcher has no ClusterRole")
-		})
-	}
 }
 
 func TestRBAC_OpenShiftMonitoringOnlyWithPrometheus(t *testing.T) {

@@ -2,7 +2,6 @@ package manifests_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -185,31 +184,6 @@ func TestAdmissionPolicy_Exclude(t *testing.T) {
 		tt.change(pod)
 		if got, err := matches(pod); err != nil || got != tt.want {
 			t.Errorf("%s: the policy matches: %v, %v, want %v", name, got, err, tt.want)
-		}
-	}
-}
-
-// The policy sees pods and resizes, and is bound. The static pod's files have neither.
-func TestRequestPolicy_Renders(t *testing.T) {
-	rendered := render(t, requestPolicy)
-	policy := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, rendered, "ValidatingAdmissionPolicy")
-	binding := one[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, rendered, "ValidatingAdmissionPolicyBinding")
-	if binding.Spec.PolicyName != policy.Name || binding.Spec.ValidationActions[0] != admissionregistrationv1.Deny {
-		t.Errorf("the binding is %+v, of policy %s", binding.Spec, policy.Name)
-	}
-	var matched []string
-	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
-		matched = append(matched, fmt.Sprint(rule.Operations, rule.Resources))
-	}
-	if got, want := strings.Join(matched, " "), "[CREATE] [pods] [UPDATE] [pods/resize]"; got != want || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
-		t.Errorf("matches %s and fails with %s, want %s and Fail", got, *policy.Spec.FailurePolicy, want)
-	}
-	for name, values := range map[string]string{"default": "", "StaticPod": "{target: StaticPod, " + requestPolicy +
-		", config: {profiles: [{schedulerName: default-scheduler, plugins: {score: {enabled: [{name: Peaks}]}}}]}}"} {
-		for _, o := range render(t, values) {
-			if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
-				t.Errorf("%s renders a %s", name, o.GetKind())
-			}
 		}
 	}
 }
