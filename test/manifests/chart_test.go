@@ -39,10 +39,14 @@ var everythingOn string
 type row struct {
 	Name         string          `json:"name"`
 	Release      string          `json:"release"`
+	Namespace    string          `json:"namespace"`
 	Values       json.RawMessage `json:"values"`
 	EverythingOn bool            `json:"everythingOn"`
 	Flags        []string        `json:"flags"`
 	Want         map[string]any  `json:"want"`
+	Notes        []string        `json:"notes"`
+	NotesLack    []string        `json:"notesLack"`
+	LastNote     string          `json:"lastNote"`
 	Error        []string        `json:"error"`
 }
 
@@ -51,12 +55,19 @@ func TestChart(t *testing.T) {
 	check.OK(t, yaml.Unmarshal(read(t, "test", "manifests", "testdata", "chart.yaml"), &table))
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
-			values, namespace := cmp.Or(string(row.Values), "{}"), "plimsoll-system"
+			values, namespace := cmp.Or(string(row.Values), "{}"), cmp.Or(row.Namespace, "plimsoll-system")
 			if row.EverythingOn {
 				values = everythingOn
 			}
 			if row.Error == nil && strings.Contains(values, `"target":"OpenShift"`) {
 				namespace = operatorNamespace
+			}
+			if row.Notes != nil || row.NotesLack != nil || row.LastNote != "" {
+				notes := notesOf(t, namespace, values)
+				check.Contains(t, notes, row.Notes...)
+				check.Lacks(t, notes, row.NotesLack...)
+				check.Equal(t, "the notes end", true, strings.HasSuffix(strings.TrimSpace(notes), "\n"+row.LastNote) || row.LastNote == "")
+				return
 			}
 			stream, err := helm(t).Template(t.Context(), cmp.Or(row.Release, "plimsoll"), namespace, values, row.Flags...)
 			if row.Error != nil {
@@ -259,69 +270,6 @@ openshift: {logLevel: null, topology: null}
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
 	} {
 		check.Equal(t, "with "+values+", want as with defaults", string(template(t, values)), string(template(t, older+missing)))
-	}
-}
-
-// TestChart_NotesShowLease expects the command that shows the leader, and the lines that a ConfigMap of one's own must have.
-func TestChart_NotesShowLease(t *testing.T) {
-	const (
-		command = "\n    kubectl -n plimsoll-system get lease plimsoll\n"
-		lines   = `must have these lines in config.yaml. Without them the scheduler never leads: it requests the stock
-scheduler's lease, and has no permission for it.
-
-    leaderElection:
-      leaderElect: true
-      resourceName: plimsoll
-      resourceNamespace: plimsoll-system
-`
-	)
-	for values, want := range map[string]struct{ command, lines bool }{
-		"":                       {command: true},
-		"existingConfigMap: own": {command: true, lines: true},
-		"{replicas: 1, config: {leaderElection: {leaderElect: false}}}": {},
-	} {
-		notes := notesOf(t, "plimsoll-system", values)
-		check.Equal(t, "the notes show the leader with "+values, want.command, strings.Contains(notes, command))
-		check.Equal(t, "the notes show the lease with "+values, want.lines, strings.Contains(notes, lines))
-	}
-}
-
-// TestChart_NotesEndWithDoctor expects doctor as the last command of each target, in the scheduler's namespace and Deployment.
-func TestChart_NotesEndWithDoctor(t *testing.T) {
-	for _, tt := range []struct{ namespace, values, want string }{
-		{"elsewhere", "fullnameOverride: load-aware", "kubectl -n elsewhere exec deploy/load-aware -- kubectl-plimsoll doctor"},
-		{"openshift-secondary-scheduler-operator", "target: OpenShift", "oc -n openshift-secondary-scheduler-operator exec deploy/secondary-scheduler -- kubectl-plimsoll doctor"},
-		{"kube-system", "{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}", "kubectl plimsoll doctor"},
-	} {
-		notes := strings.TrimSpace(notesOf(t, tt.namespace, tt.values))
-		check.Equal(t, "the last line of the notes with "+tt.values, "\n    "+tt.want, notes[max(0, strings.LastIndex(notes, "\n")):])
-	}
-}
-
-// TestChart_NotesShowRebalancer expects how to look at plans in mode Plan, and how to stop mode Evict.
-func TestChart_NotesShowRebalancer(t *testing.T) {
-	for values, want := range map[string]string{
-		"{}":                          "",
-		"rebalancer: {enabled: true}": "\n    kubectl plimsoll rebalance\n    kubectl get events -A --field-selector reason=MovePlanned\n",
-		"rebalancer: {enabled: true, config: {mode: Evict}}": "\n    kubectl -n plimsoll-system annotate configmap plimsoll-rebalancer " +
-			"rebalancer.plimsoll.io/paused=true\n    kubectl get events -A --field-selector reason=PodMoved\n",
-		"rebalancer: {enabled: true, paused: true}": "The rebalancer is paused: no pod moves until you set rebalancer.paused to false.\n",
-	} {
-		notes := notesOf(t, "plimsoll-system", values)
-		check.Equal(t, "the notes mention the rebalancer with "+values, want != "", strings.Contains(notes, "rebalancer"))
-		if !strings.Contains(notes, want) {
-			t.Errorf("the notes with %s are %q, want %q in them", values, notes, want)
-		}
-	}
-}
-
-// TestChart_NotesShowQuota expects the value that creates a quota, unless it is set or the priority needs none.
-func TestChart_NotesShowQuota(t *testing.T) {
-	for values, want := range map[string]bool{
-		"": true, "priorityQuota: {enabled: true}": false, "priorityClassName: ''": false, "priorityClassName: high": false,
-	} {
-		check.Equal(t, "the notes show the quota with "+values, want,
-			strings.Contains(notesOf(t, "plimsoll-system", values), "--set priorityQuota.enabled=true"))
 	}
 }
 
