@@ -202,14 +202,6 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
-			name:   "models of Peaks by label",
-			yaml:   head + "profiles: [{pluginConfig: [{name: Peaks, args: {nodePowerModels: [{nodeSelector: {type: large}, k0: 300, k1: 80, k2: 0.01}]}}]}]",
-			plugin: "Peaks", want: &config.PeaksArgs{
-				LoadSpec: withDefaults(func(*config.LoadSpec) {}), MissingLoad: config.MissingLoadNeutral,
-				NodePowerModels: []config.NodePowerModel{{NodeSelector: map[string]string{"type": "large"}, PowerModel: config.PowerModel{K0: 300, K1: 80, K2: 0.01}}},
-			},
-		},
-		{
 			name: "the added fields", yaml: newConfiguration, plugin: "TargetLoadPacking", want: &config.TargetLoadPackingArgs{
 				LoadSpec: config.LoadSpec{
 					MetricProvider: config.MetricProviderSpec{
@@ -257,18 +249,6 @@ func TestScheme_DecodesFile(t *testing.T) {
 				LoadSpec: withDefaults(nil), MissingLoad: config.MissingLoadRequests, TargetUtilization: 40,
 				DefaultRequests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")}, DefaultRequestsMultiplier: "1.5",
 				MaxLimitRequestRatio: 10,
-			},
-		},
-		{
-			name: "a short maxAge, which bounds the timeout", yaml: head + "profiles: [{pluginConfig: [{name: LoadVariationRiskBalancing, args: " +
-				"{refreshInterval: 1s, maxAge: 4s, safeVarianceMargin: 0, safeVarianceSensitivity: 0}}]}]",
-			plugin: "LoadVariationRiskBalancing", want: &config.LoadVariationRiskBalancingArgs{
-				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
-					spec.RefreshInterval.Duration = time.Second
-					spec.MaxAge.Duration = 4 * time.Second
-					spec.MetricProvider.Timeout.Duration = 2 * time.Second
-				}),
-				MissingLoad: config.MissingLoadRequests,
 			},
 		},
 	} {
