@@ -44,36 +44,13 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 	for i := range cfg.Profiles {
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
 			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
-			// The LoadSpec is the arguments that all plugins of this project share.
-			spec := config.LoadSpecOf(pluginConfig.Args)
-			if spec == nil && !readsNoLoad(pluginConfig.Args) && isOurs(pluginConfig) {
-				// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would
-				// be ignored.
-				errs = append(errs, field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
-					"the program was built without the scheme of the plugin's arguments: import apis/config/scheme",
-					pluginConfig.Name, pluginConfig.Args)))
-			}
 			errs = append(errs, ValidateArgs(path, pluginConfig.Args))
-			if spec != nil && withCredentials {
+			if spec := config.LoadSpecOf(pluginConfig.Args); spec != nil && withCredentials {
 				errs = append(errs, ValidateCredentials(path, spec))
 			}
 		}
 	}
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
-}
-
-// readsNoLoad reports whether the arguments are of a plugin that reads no load.
-func readsNoLoad(args runtime.Object) bool {
-	switch args.(type) {
-	case *config.DecisionRecordArgs, *config.IncrementalPodTopologySpreadArgs, *config.IncrementalInterPodAffinityArgs:
-		return true
-	}
-	return false
-}
-
-// isOurs reports whether the arguments are those of one of the project's plugins.
-func isOurs(pluginConfig kubeschedulerconfig.PluginConfig) bool {
-	return slices.Contains(config.PluginNames(), pluginConfig.Name)
 }
 
 // ValidateArgs validates the arguments of one of the project's plugins, found at path. It accepts those of other plugins.

@@ -641,7 +641,6 @@ func TestValidatePluginConfigs(t *testing.T) {
 	}
 	stock := kubeschedulerconfig.PluginConfig{Name: "NodeAffinity", Args: &kubeschedulerconfig.NodeAffinityArgs{}}
 	foreign, ours := kubeschedulerconfig.PluginConfig{Name: "Foreign", Args: &runtime.Unknown{}}, of("TargetLoadPacking", "")
-	undecoded := kubeschedulerconfig.PluginConfig{Name: "TargetLoadPacking", Args: &runtime.Unknown{Raw: []byte(secret)}}
 	for _, tt := range []struct {
 		name     string
 		profiles []plugins
@@ -657,14 +656,6 @@ func TestValidatePluginConfigs(t *testing.T) {
 				`profiles[2].pluginConfig[0].args.missingLoad: Unsupported value: "x"`,
 				"profiles[2].pluginConfig[0].args.safeVarianceMargin: Invalid value: -1",
 			},
-		},
-		{
-			"arguments that were not decoded are refused and hidden", []plugins{{undecoded}},
-			[]string{"profiles[0].pluginConfig[0].args: Invalid value: must be TargetLoadPackingArgs, but decoded to *runtime.Unknown"},
-		},
-		{
-			"no arguments for one of the plugins are refused", []plugins{{{Name: "LoadVariationRiskBalancing"}}},
-			[]string{"profiles[0].pluginConfig[0].args: Invalid value: must be LoadVariationRiskBalancingArgs"},
 		},
 		{
 			"arguments of a plugin without load are validated", []plugins{{of("DecisionRecord", "burst: 0")}},
