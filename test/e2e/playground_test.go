@@ -28,5 +28,5 @@ func TestPlayground(t *testing.T) {
 	if output, err = cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	check.Contains(t, string(output), "THE WORKED EXAMPLE", "MOVING", "All 5 scenarios ended as they must.")
+	check.Contains(t, string(output), "THE WORKED EXAMPLE", "MOVING", "All 4 scenarios ended as they must.")
 }

@@ -34,10 +34,8 @@ var tryIt string
 const (
 	plimsollProfile = "plimsoll"
 	stockProfile    = "default-scheduler"
-	burstProfile    = "plimsoll-1m"
 	target          = 0.40
 	window          = 10 * time.Second
-	burstWindow     = time.Minute
 )
 
 func main() {

@@ -40,13 +40,13 @@ the node with the highest score. A measurement may be off by 1.25 %, the share o
 func contestResultOf(c *contest, plimsoll, stock func(contestNode) int) contestResult {
 	r := contestResult{
 		contest:  c,
-		plimsoll: placement{profile: c.profile, pods: map[string]int{}, measured: map[string]float64{}},
+		plimsoll: placement{profile: "plimsoll", pods: map[string]int{}, measured: map[string]float64{}},
 		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
 	}
 	for _, n := range c.nodes {
 		r.plimsoll.pods[n.name], r.stock.pods[n.name] = plimsoll(n), stock(n)
-		r.plimsoll.measured[n.name] = n.load + c.share*float64(plimsoll(n))
-		r.stock.measured[n.name] = n.load + c.share*float64(stock(n))
+		r.plimsoll.measured[n.name] = n.load + contestShare*float64(plimsoll(n))
+		r.stock.measured[n.name] = n.load + contestShare*float64(stock(n))
 	}
 	return r
 }
@@ -112,63 +112,6 @@ on busy   0 of 40 pods                                 40 of 40 pods
 		"the hottest node is at 100.0 % under plimsoll, must be below the 100.0 % under default-scheduler")
 }
 
-// burstResult is a correct result. The load-aware profile fills the nine loaded nodes, and puts the other 21 pods on the idle one.
-// The stock profile levels requests.
-func burstResult() contestResult {
-	room := map[string]int{
-		"idle": 21, "loaded-1": 15, "loaded-2": 13, "loaded-3": 12, "loaded-4": 10, "loaded-5": 9, "loaded-6": 7, "loaded-7": 6,
-		"loaded-8": 4, "loaded-9": 3,
-	}
-	r := contestResultOf(burst(), func(n contestNode) int { return room[n.name] }, func(n contestNode) int {
-		if n.load == 0 {
-			return 28
-		}
-		return 8
-	})
-	r.plimsoll.measured["loaded-7"] += 0.0001 // the full nodes are equally hot but for rounding; make one the hottest
-	return r
-}
-
-func TestBurst(t *testing.T) {
-	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
-	want := `100 pods at once for each profile; each requests 100m and uses 100m of 8 cores.
-One node is idle, nine request 2 cores and use 1.63 to 2.83.
-A bar is a node's CPU 10 to 40 s after all pods were bound, ◎ the target at 40 %, +n its pods.
-A measurement may be off by one pod's share: a node is above the target only above 41.25 %.
-          plimsoll-1m                                  default-scheduler
-idle      ████████····◎·················  26.2 % +21   ███████████·◎·················  35.0 % +28
-loaded-1  ████████████◎·················  39.1 % +15   █████████···◎·················  30.3 %  +8
-loaded-2  ████████████◎·················  39.1 % +13   ██████████··◎·················  32.8 %  +8
-loaded-3  ████████████◎·················  39.1 % +12   ██████████··◎·················  34.1 %  +8
-loaded-4  ████████████◎·················  39.1 % +10   ███████████·◎·················  36.6 %  +8
-loaded-5  ████████████◎·················  39.1 %  +9   ███████████·◎·················  37.8 %  +8
-loaded-6  ████████████◎·················  39.1 %  +7   ████████████◎·················  40.3 %  +8
-loaded-7  ████████████◎·················  39.1 %  +6   ████████████◎·················  41.6 %  +8
-loaded-8  ████████████◎·················  39.1 %  +4   ████████████◎·················  44.1 %  +8
-loaded-9  ████████████◎·················  39.1 %  +3   ████████████◎█················  45.3 %  +8
-hottest   loaded-7 at 39.1 %                           loaded-9 at 45.3 %
-> 41.25 % 0 nodes                                      3 nodes
-with room 1 node                                       6 nodes
-`
-	wrong := testResult(t, burstResult, want)
-	// 39.06 + 1.25 = 40.31 % is below 40 + 1.25 = 41.25 %; 39.06 + 2 · 1.25 = 41.56 % is not.
-	wrong("one pod too many on a node is allowed", func(r *contestResult) { r.plimsoll.measured["loaded-2"] += r.share }, "<nil>")
-	wrong("two pods too many on a node are wrong", func(r *contestResult) { r.plimsoll.measured["loaded-2"] += 2 * r.share },
-		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the target, while there is room on idle")
-	wrong("two pods too many are wrong even if there is room for just one elsewhere",
-		func(r *contestResult) {
-			r.plimsoll.measured["loaded-2"] += 2 * r.share
-			r.plimsoll.measured["idle"] = target - r.share
-		},
-		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the target, while there is room on idle")
-	wrong("the placement of the stock profile is wrong", func(r *contestResult) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
-		"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the target, "+
-			"while there is room on idle, loaded-1, loaded-2, loaded-3, loaded-4, loaded-5")
-	wrong("a node above the target while no other has room is allowed",
-		func(r *contestResult) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 }, "<nil>")
-	wrong("a pod on a node of the other profile is wrong", func(r *contestResult) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m placed 99 of 100 pods on its nodes")
-}
-
 func lookAroundResult() lookAround {
 	return lookAround{top: "NAME\nworker-1\n", whatIf: "2 of 2 pods placed\n", waiting: 2, placed: 2}
 }
@@ -226,7 +169,7 @@ Then nothing moved for 1m0s.
 
 func TestShow_FitsOnScreen(t *testing.T) {
 	for scenario, r := range map[string]result{
-		"the worked example": exampleResult(), "requests lie": requestsLieResult(), "burst": burstResult(), "moving": movingResult(),
+		"the worked example": exampleResult(), "requests lie": requestsLieResult(), "moving": movingResult(),
 		"look around": lookAroundResult(),
 	} {
 		lines := strings.Split(strings.TrimRight(written(r), "\n"), "\n")
@@ -243,8 +186,8 @@ func TestShow_FitsOnScreen(t *testing.T) {
 
 func TestChosen(t *testing.T) {
 	for value, want := range map[string]string{
-		"":       "the worked example, requests lie, burst, look around",
-		"all":    "the worked example, requests lie, burst, moving, look around",
+		"":       "the worked example, requests lie, look around",
+		"all":    "the worked example, requests lie, moving, look around",
 		"moving": `SCENARIOS is "moving", but must be all, or unset`,
 	} {
 		scenarios, err := chosen(value)
