@@ -79,46 +79,18 @@ func start(t *testing.T, content string) error {
 	return run(t, content, kubeconfig("https://127.0.0.1:1"), fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port))
 }
 
+// TestValidateArgs and TestCheck_UnknownFields have the other errors.
 func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
-	dir := t.TempDir()
-	token := filepath.Join(dir, "token")
-	check.OK(t, os.WriteFile(token, []byte("t"), 0o600))
-	absent := filepath.Join(dir, "absent")
-	const packing, balancing = "TargetLoadPacking", "LoadVariationRiskBalancing"
-	provider := func(fields string) string {
-		return "metricProvider: {type: Prometheus, address: http://prometheus:9090, " + fields + "}"
-	}
-
-	for _, tc := range []struct {
-		name, plugin, args string
-		want               []string
-	}{
-		{"unknown field", packing, "targetUtilisation: 40", []string{`unknown field "targetUtilisation"`, "args.targetUtilisation", "did you mean targetUtilization?"}},
-		{"target 0", packing, "targetUtilization: 0", []string{"targetUtilization", "0", "1", "99"}},
-		{"target 100", packing, "targetUtilization: 100", []string{"targetUtilization", "100", "1", "99"}},
-		{"target -1", packing, "targetUtilization: -1", []string{"targetUtilization", "-1", "1", "99"}},
-		{"target 150", packing, "targetUtilization: 150", []string{"targetUtilization", "150", "1", "99"}},
-		{"multiplier abc", packing, `defaultRequestsMultiplier: "abc"`, []string{"defaultRequestsMultiplier", "abc"}},
-		{"multiplier NaN", packing, `defaultRequestsMultiplier: "NaN"`, []string{"defaultRequestsMultiplier", "NaN"}},
-		{"multiplier -1", packing, `defaultRequestsMultiplier: "-1"`, []string{"defaultRequestsMultiplier", "-1"}},
-		{"negative margin", balancing, "safeVarianceMargin: -1", []string{"safeVarianceMargin", "-1"}},
-		{"unknown provider type", packing, "metricProvider: {type: Graphite}", []string{"metricProvider.type", "Graphite", "Prometheus", "KubernetesMetricsServer"}},
-		{"unknown dialect", packing, provider("dialect: Esperanto"), []string{"metricProvider.dialect", "Esperanto", "NodeExporter"}},
-		{"unknown missingLoad", packing, "missingLoad: Highest", []string{"missingLoad", "Highest", "Requests", "Neutral", "Lowest"}},
-		{"watcherAddress without scheme", packing, "watcherAddress: load-watcher:2020", []string{"watcherAddress", "load-watcher:2020", "http"}},
-		{"address of another scheme", packing, "metricProvider: {type: Prometheus, address: 'ftp://prometheus:9090'}", []string{"metricProvider.address", "ftp://prometheus:9090", "http"}},
-		{"unreadable tokenFile", packing, provider("tokenFile: " + absent), []string{"metricProvider.tokenFile", absent}},
-		{"unreadable caFile", packing, provider("caFile: " + absent), []string{"metricProvider.caFile", absent}},
-		{"unreadable httpConfigFile", packing, provider("httpConfigFile: " + absent), []string{"metricProvider.httpConfigFile", absent}},
-		{"token and tokenFile", packing, provider("token: t, tokenFile: " + token), []string{"token", "tokenFile"}},
-		{"refreshInterval below 1 s", packing, "refreshInterval: 500ms", []string{"refreshInterval", "500ms", "1s"}},
-		{"refreshInterval above maxAge", packing, "refreshInterval: 2m\nmaxAge: 1m", []string{"refreshInterval", "2m0s", "maxAge"}},
+	absent := filepath.Join(t.TempDir(), "absent")
+	for args, want := range map[string][]string{
+		"targetUtilisation: 40": {`unknown field "targetUtilisation"`, "args.targetUtilisation", "did you mean targetUtilization?"},
+		"targetUtilization: 0":  {"targetUtilization", "0", "1", "99"},
+		"metricProvider: {type: Prometheus, address: http://prometheus:9090, tokenFile: " + absent + "}": {"metricProvider.tokenFile", absent},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			err := start(t, configuration(tc.plugin, tc.args))
-			check.Error(t, err)
+		t.Run(args, func(t *testing.T) {
+			err := start(t, configuration("TargetLoadPacking", args))
+			check.Error(t, err, append(want, "config.yaml")...)
 			check.Lacks(t, err.Error(), "\n")
-			check.Error(t, err, append(tc.want, "config.yaml")...)
 		})
 	}
 }

@@ -118,13 +118,6 @@ func TestCommand_Options(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	out, err := execute(t.Context(), "--version")
-	if want := "Kubernetes " + componentversion.Get().GitVersion; err != nil || !strings.Contains(out, want) {
-		t.Errorf("%q, error %v; want %q", out, err, want)
-	}
-}
-
 // The shell completes commands and flags.
 func TestCompletion(t *testing.T) {
 	for _, tt := range []struct {
