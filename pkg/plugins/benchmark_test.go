@@ -15,9 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -89,27 +87,6 @@ func BenchmarkFilterRefuses(b *testing.B) {
 	})
 }
 
-// BenchmarkFilterAnnotated is the cost of one call for one node that has thresholds of its own and passes. The annotations of
-// 20 nodes may be malformed.
-func BenchmarkFilterAnnotated(b *testing.B) {
-	for _, malformed := range []int{0, 200, 250 << 10} {
-		suffix := ""
-		if malformed > 0 {
-			suffix = fmt.Sprintf("/20_malformed_of_%d_bytes", malformed)
-		}
-		bench(b, []string{loadthreshold.Name}, 20, suffix, func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-			for i, node := range nodes {
-				annotation := "cpu=70,memory=85"
-				if malformed > 0 && i%(len(nodes)/20) == 0 {
-					annotation = fmt.Sprintf("%0*d", malformed, i) // each node has another one
-				}
-				node.Node().Annotations = map[string]string{loadthreshold.Annotation: annotation}
-			}
-			benchmarkFilter(b, build(b, p, name, ""), nodes)
-		})
-	}
-}
-
 func benchmarkFilter(b *testing.B, pl minor.Plugin, nodes []fwk.NodeInfo) {
 	pod, i := incoming(), 0
 	var state fwk.CycleState
@@ -162,36 +139,22 @@ func BenchmarkScore(b *testing.B) {
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 		})
 	}
-	bench(
-		b,
-		[]string{lowriskovercommitment.Name, predictedpeak.Name},
-		30,
-		"/30_recent_pods_per_node",
-		func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
-		},
-	)
-	bench(
-		b,
-		byLoad,
-		20,
-		"/20_recent_pods_per_node,_node_just_changed",
-		func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-			added := check.Value(framework.NewPodInfo(incoming()))(b)
-			changed, odd := make([]fwk.NodeInfo, len(nodes)), false
-			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo {
-				odd = !odd
-				for i, node := range nodes {
-					changed[i] = node.Snapshot()
-					changed[i].SetNode(node.Node()) // a generation of its own, also where there was one before
-					if odd {
-						changed[i].AddPodInfo(added)
-					}
+	const changing = "/20_recent_pods_per_node,_node_just_changed"
+	bench(b, byLoad, 20, changing, func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+		added := check.Value(framework.NewPodInfo(incoming()))(b)
+		changed, odd := make([]fwk.NodeInfo, len(nodes)), false
+		benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo {
+			odd = !odd
+			for i, node := range nodes {
+				changed[i] = node.Snapshot()
+				changed[i].SetNode(node.Node()) // a generation of its own, also where there was one before
+				if odd {
+					changed[i].AddPodInfo(added)
 				}
-				return changed
-			})
-		},
-	)
+			}
+			return changed
+		})
+	})
 }
 
 // benchmarkScore scores the nodes that next returns for each cycle.
@@ -246,19 +209,12 @@ func BenchmarkScoreAfterRefresh(b *testing.B) {
 }
 
 // BenchmarkScoreAndNormalize is the cost of scoring in one cycle over all nodes, where scores follow from all candidates.
-func BenchmarkScoreAndNormalize(b *testing.B) { benchmarkScoreAndNormalize(b, true) }
-
-// BenchmarkScoreAndNormalizeWithoutPreScore is the same for a profile that enables the plugin under score alone.
-func BenchmarkScoreAndNormalizeWithoutPreScore(b *testing.B) { benchmarkScoreAndNormalize(b, false) }
-
-func benchmarkScoreAndNormalize(b *testing.B, preScore bool) {
+func BenchmarkScoreAndNormalize(b *testing.B) {
 	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod, scores := build(b, p, name, ""), incoming(), make(minor.NodeScoreList, len(nodes))
 		for b.Loop() {
 			state := framework.NewCycleState()
-			if preScore {
-				pl.(minor.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
-			}
+			pl.(minor.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
 			for i, node := range nodes {
 				scores[i].Name = node.Node().Name
 				scores[i].Score, _ = pl.Score(b.Context(), state, pod, node)

@@ -24,8 +24,8 @@ var placesWithNames = []string{"apis/config/", "pkg/plugins/registry.go"}
 
 // templatesWithNames are plugins in templates, which cannot ask the registry, and the tests that compare them.
 var templatesWithNames = map[string]string{
-	"_helpers.tpl DecisionRecord":   "TestChart_DecisionRecords",
-	"_helpers.tpl PredictedPeak":    "TestChart_AcceptsMountedStatistics", // the statistic
+	"_helpers.tpl DecisionRecord":   "TestChart",
+	"_helpers.tpl PredictedPeak":    "TestRBAC_MetricsServerOnlyIfRead", // the statistic
 	"monitoring.yaml LoadThreshold": "TestAlertNamesPluginsThatFilter",
 	"monitoring.yaml NodeMetrics":   "TestAlertNamesPluginsThatFilter",
 }
