@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
@@ -57,24 +58,36 @@ func fill(t *testing.T, value reflect.Value) {
 	}
 }
 
-// TestConversion_KeepsEveryField converts arguments of all kinds, with a value in every field, there and back.
-func TestConversion_KeepsEveryField(t *testing.T) {
-	scheme, kinds := newScheme(t), 0
+// eachKind calls do with arguments of each kind that have a value in every field.
+func eachKind(t *testing.T, scheme *runtime.Scheme, do func(kind string, filled runtime.Object)) {
+	t.Helper()
+	kinds := 0
 	for kind, of := range scheme.KnownTypes(v1.SchemeGroupVersion) {
-		if !strings.HasSuffix(kind, "Args") {
-			continue
+		if strings.HasSuffix(kind, "Args") {
+			kinds++
+			value := reflect.New(of)
+			fill(t, value.Elem())
+			filled := value.Interface().(runtime.Object)
+			filled.GetObjectKind().SetGroupVersionKind(v1.SchemeGroupVersion.WithKind(kind))
+			do(kind, filled)
 		}
-		kinds++
-		filled := reflect.New(of)
-		fill(t, filled.Elem())
-		versioned := filled.Interface().(runtime.Object)
-		versioned.GetObjectKind().SetGroupVersionKind(v1.SchemeGroupVersion.WithKind(kind))
-		internal := check.Value(scheme.ConvertToVersion(versioned.DeepCopyObject(), config.SchemeGroupVersion))(t)
-		check.Equal(t, kind+": the internal type", "config."+kind, reflect.TypeOf(internal).Elem().String())
-		again := check.Value(scheme.ConvertToVersion(internal.DeepCopyObject(), v1.SchemeGroupVersion))(t)
-		check.Equal(t, kind+" there and back", versioned, again)
 	}
 	check.Equal(t, "kinds of arguments", 10, kinds)
+}
+
+// TestConversion_KeepsEveryField converts arguments there and back, and writes and reads them.
+func TestConversion_KeepsEveryField(t *testing.T) {
+	scheme := newScheme(t)
+	eachKind(t, scheme, func(kind string, filled runtime.Object) {
+		internal := check.Value(scheme.ConvertToVersion(filled.DeepCopyObject(), config.SchemeGroupVersion))(t)
+		check.Equal(t, kind+": the internal type", "config."+kind, reflect.TypeOf(internal).Elem().String())
+		again := check.Value(scheme.ConvertToVersion(internal.DeepCopyObject(), v1.SchemeGroupVersion))(t)
+		check.Equal(t, kind+" there and back", filled, again)
+		read := check.Value(scheme.New(v1.SchemeGroupVersion.WithKind(kind)))(t)
+		written := string(check.Value(yaml.Marshal(filled))(t))
+		check.OK(t, yaml.UnmarshalStrict([]byte(strings.ReplaceAll(written, "<redacted>", "text")), read))
+		check.Equal(t, kind+" written and read", filled, read)
+	})
 }
 
 func TestDeepCopy_SharesNothing(t *testing.T) {

@@ -1,6 +1,7 @@
 package v1_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -108,45 +109,14 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{name: "nothing given to LoadVariationRiskBalancing", in: &v1.LoadVariationRiskBalancingArgs{}, want: defaultLoadVariationRiskBalancingArgs()},
 		{name: "nothing given to LowRiskOverCommitment", in: &v1.LowRiskOverCommitmentArgs{}, want: defaultLowRiskOverCommitmentArgs()},
 		{
-			name: "what is given to LowRiskOverCommitment stays, zeros included", in: &v1.LowRiskOverCommitmentArgs{
-				MissingLoad: "Lowest", SmoothingWindowSize: ptr.To[int64](0), UnlimitedPods: "Unlimited",
-				RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0, "memory": 1},
-			},
-			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) {
-				args.MissingLoad, args.SmoothingWindowSize, args.UnlimitedPods = "Lowest", ptr.To[int64](0), "Unlimited"
-				args.RiskLimitWeights = map[corev1.ResourceName]float64{"cpu": 0, "memory": 1}
-			}),
-		},
-		{
 			name: "each resource of LowRiskOverCommitment has a weight",
 			in:   &v1.LowRiskOverCommitmentArgs{RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0.2}},
 			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) { args.RiskLimitWeights["cpu"] = 0.2 }),
 		},
 		{name: "nothing given to Peaks", in: &v1.PeaksArgs{}, want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"}},
 		{name: "nothing given to DecisionRecord", in: &v1.DecisionRecordArgs{}, want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](1), Burst: ptr.To[int64](10)}},
-		{
-			name: "what is given to DecisionRecord stays, zeros included",
-			in:   &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](0), Burst: ptr.To[int64](0)},
-			want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](0), Burst: ptr.To[int64](0)},
-		},
 		{name: "nothing given to LoadThreshold", in: &v1.LoadThresholdArgs{}, want: defaultLoadThresholdArgs()},
 		{name: "nothing given to PredictedPeak", in: &v1.PredictedPeakArgs{}, want: defaultPredictedPeakArgs()},
-		{
-			name: "what is given to PredictedPeak stays, zeros included", in: &v1.PredictedPeakArgs{
-				PeakSpec: v1.PeakSpec{
-					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
-					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
-					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}},
-				},
-				MissingLoad: "Lowest", Strategy: "Pack", Target: ptr.To[int64](0),
-			},
-			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
-				args.History, args.WorkloadLabel, args.MinHistory = duration(0), "app", duration(0)
-				args.Deviations, args.MaxLimitRequestRatio = ptr.To(0.0), ptr.To(0.0)
-				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}}
-				args.MissingLoad, args.Strategy, args.Target = "Lowest", "Pack", ptr.To[int64](0)
-			}),
-		},
 		{
 			name: "how LoadThreshold predicts peaks has defaults of its own", in: &v1.LoadThresholdArgs{PredictedPeak: v1.PeakSpec{Deviations: ptr.To(2.0)}},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.PredictedPeak.Deviations = ptr.To(2.0) }),
@@ -162,19 +132,6 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{
 			name: "where one threshold is given the other is not looked at", in: &v1.LoadThresholdArgs{Thresholds: config.Thresholds{Memory: ptr.To[int64](70)}},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.Thresholds = config.Thresholds{Memory: ptr.To[int64](70)} }),
-		},
-		{
-			name: "what is given to LoadThreshold stays", in: &v1.LoadThresholdArgs{
-				MissingLoad: "Pass", Thresholds: config.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)},
-				Windows:   v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)},
-				Statistic: "MeanPlusStdDev", StdDevFactor: ptr.To(0.0), IgnoreDaemonSets: ptr.To(false), WhenNoneFits: "Reject",
-			},
-			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
-				args.MissingLoad, args.Statistic, args.WhenNoneFits = "Pass", "MeanPlusStdDev", "Reject"
-				args.Thresholds = config.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)}
-				args.Windows = v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)}
-				args.StdDevFactor, args.IgnoreDaemonSets = ptr.To(0.0), ptr.To(false)
-			}),
 		},
 		{
 			name: "a metric of NodeMetrics has weight 1 unless one is given, 0 included",
@@ -199,48 +156,6 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
-			name: "whenNoneFits of NodeMetrics stays", in: &v1.NodeMetricsArgs{WhenNoneFits: "Reject"},
-			want: &v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Reject"},
-		},
-		{
-			name: "zeros of TargetLoadPacking stay: validation refuses them", in: &v1.TargetLoadPackingArgs{
-				LoadSpec: v1.LoadSpec{
-					MetricProvider: v1.MetricProviderSpec{NodeLabels: []string{}, Timeout: duration(0)}, Window: duration(0),
-					RefreshInterval: duration(0), MaxAge: duration(0), DriftTolerance: ptr.To(0.0),
-				},
-				TargetUtilization:         ptr.To[int64](0),
-				DefaultRequests:           v1.ResourceList{},
-				DefaultRequestsMultiplier: ptr.To(""),
-				MaxLimitRequestRatio:      ptr.To(0.0),
-			},
-			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {
-				args.MetricProvider.NodeLabels = []string{}
-				args.MetricProvider.Timeout = duration(0)
-				args.Window, args.RefreshInterval, args.MaxAge = duration(0), duration(0), duration(0)
-				args.DriftTolerance = ptr.To(0.0)
-				args.TargetUtilization = ptr.To[int64](0)
-				args.DefaultRequests = v1.ResourceList{}
-				args.DefaultRequestsMultiplier = ptr.To("")
-				args.MaxLimitRequestRatio = ptr.To(0.0)
-			}),
-		},
-		{
-			name: "zeros of LoadVariationRiskBalancing stay",
-			in:   &v1.LoadVariationRiskBalancingArgs{SafeVarianceMargin: ptr.To(0.0), SafeVarianceSensitivity: ptr.To(0.0)},
-			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
-				args.SafeVarianceMargin, args.SafeVarianceSensitivity = ptr.To(0.0), ptr.To(0.0)
-			}),
-		},
-		{
-			name: "insecureSkipVerify stays", in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
-				MetricProvider: v1.MetricProviderSpec{Type: config.Prometheus, InsecureSkipVerify: ptr.To(true)},
-			}},
-			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
-				args.MetricProvider.Type = "Prometheus"
-				args.MetricProvider.InsecureSkipVerify = ptr.To(true)
-			}),
-		},
-		{
 			name: "SignalFx has an address",
 			in:   &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{MetricProvider: v1.MetricProviderSpec{Type: config.SignalFx}}},
 			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
@@ -262,19 +177,55 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 				args.MetricProvider.Type, args.MetricProvider.Address = "Datadog", "https://api.datadoghq.eu"
 			}),
 		},
-		{
-			name: "default requests without cpu stay without",
-			in:   &v1.TargetLoadPackingArgs{DefaultRequests: v1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
-			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {
-				args.DefaultRequests = v1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
-			}),
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			scheme.Default(tt.in)
 			check.Equal(t, "defaulted differs", tt.want, tt.in)
 		})
 	}
+}
+
+// zero sets numbers, texts and durations that a pointer points to, to zero, and empties lists and maps, except lists of structs.
+func zero(value reflect.Value) {
+	switch value.Kind() {
+	case reflect.Pointer:
+		if _, isDuration := value.Interface().(*metav1.Duration); isDuration || value.Elem().Kind() != reflect.Struct {
+			value.Elem().SetZero()
+		} else {
+			zero(value.Elem())
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			zero(value.Field(i))
+		}
+	case reflect.Map:
+		value.Clear()
+	case reflect.Slice:
+		for i := range value.Len() {
+			zero(value.Index(i))
+		}
+		if value.Type().Elem().Kind() != reflect.Struct {
+			value.SetLen(0)
+		}
+	}
+}
+
+// What is given stays, zeros included: validation refuses some of them.
+func TestDefaults_KeepWhatIsGiven(t *testing.T) {
+	scheme := newScheme(t)
+	keeps := func(what string, given runtime.Object) {
+		if args, ok := given.(*v1.LowRiskOverCommitmentArgs); ok { // each resource has a weight
+			args.RiskLimitWeights = map[corev1.ResourceName]float64{"cpu": 0, "memory": 1}
+		}
+		defaulted := given.DeepCopyObject()
+		scheme.Default(defaulted)
+		check.Equal(t, what, given, defaulted)
+	}
+	eachKind(t, scheme, func(kind string, filled runtime.Object) {
+		keeps(kind+" with values", filled)
+		zero(reflect.ValueOf(filled).Elem())
+		keeps(kind+" with zeros", filled)
+	})
 }
 
 func TestDefaults_TimeoutLeavesTimeForSecondRefresh(t *testing.T) {
