@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -25,7 +23,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"sigs.k8s.io/yaml"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -204,46 +201,4 @@ func TestSoftLimitDefaults_OtherConfigurationsKeepStockDefaults(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestScheme_DecodesLimits(t *testing.T) {
-	cfg := mustLoad(t, head+`
-profiles:
-- plugins:
-    multiPoint:
-      enabled: [{name: LoadThreshold}, {name: NodeMetrics}]
-  pluginConfig:
-  - name: LoadThreshold
-    args:
-      thresholds: {cpu: 80, memory: 90}
-      windows: {cpu: 5m, memory: 15m}
-      exempt: {priorityClassNames: [critical], podSelector: {matchLabels: {a: b}}}
-  - name: NodeMetrics
-    args:
-      metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
-      metrics:
-      - name: http-latency
-        query: sum by (node) (rate(http_request_duration_seconds_sum[5m])) / sum by (node) (rate(http_request_duration_seconds_count[5m]))
-        prefer: Lower            # or Higher
-        weight: 3
-        bounds: {best: 0.05, worst: 2}     # optional; without it, normalized over the candidate nodes
-        reject: "> 5"                       # optional: a rule for Filter
-`)
-	threshold := argsOf(t, cfg, "LoadThreshold").(*config.LoadThresholdArgs)
-	if *threshold.Thresholds.CPU != 80 || *threshold.Thresholds.Memory != 90 || threshold.Windows.CPU.Duration != 5*time.Minute ||
-		threshold.Windows.Memory.Duration != 15*time.Minute || !threshold.IgnoreDaemonSets || threshold.WhenNoneFits != config.WhenNoneFitsRelax {
-		t.Errorf("LoadThreshold: %+v", threshold)
-	}
-	exempt := config.Exemption{
-		PriorityClassNames: []string{"critical"}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-	}
-	check.Equal(t, "exempt", exempt, threshold.Exempt)
-	want := []config.NodeMetric{
-		{
-			Name:   "http-latency",
-			Query:  "sum by (node) (rate(http_request_duration_seconds_sum[5m])) / sum by (node) (rate(http_request_duration_seconds_count[5m]))",
-			Prefer: config.PreferLower, Weight: 3, Bounds: &config.MetricBounds{Best: 0.05, Worst: 2}, Reject: "> 5",
-		},
-	}
-	check.Equal(t, "metrics", want, argsOf(t, cfg, "NodeMetrics").(*config.NodeMetricsArgs).Metrics)
 }
