@@ -76,20 +76,10 @@ func TestUncoveredShare(t *testing.T) {
 			check.Equal(t, "uncovered share", tc.want, uncoveredShare(&m, tc.pod), cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
-}
-
-func TestUncoveredShare_MeasurementOfTheMoment(t *testing.T) {
-	m := measurement(0.5, 0, 0)
-	m.Window = 0
-	for name, tc := range map[string]struct {
-		pod  *corev1.Pod
-		want float64
-	}{
-		"started before": {podOf(corev1.PodRunning, nil, ago(time.Nanosecond)), 0},
-		"started after":  {podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
-	} {
-		check.Equal(t, name+": uncovered share", tc.want, uncoveredShare(&m, tc.pod))
-	}
+	moment := measurement(0.5, 0, 0)
+	moment.Window = 0
+	check.Equal(t, "of a pod that started before the moment", 0, uncoveredShare(&moment, podOf(corev1.PodRunning, nil, ago(time.Nanosecond))))
+	check.Equal(t, "of one that started after it", 1, uncoveredShare(&moment, podOf(corev1.PodRunning, nil, ago(-time.Second))))
 }
 
 func TestPending_IsTheSumOverThePods(t *testing.T) {
