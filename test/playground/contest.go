@@ -27,10 +27,8 @@ const (
 	ingestion = 2 * time.Second
 )
 
-// contest has Plimsoll's profile and the stock one place the same pods at once, on nodes alike. Requests are small on busy nodes, and
-// large on quiet ones. Each profile has a pool of nodes of its own, so that the profiles do not affect each other.
-type contest struct{ nodes []contestNode }
-
+// In the contest, Plimsoll's profile and the stock one place the same pods at once, on nodes alike. Requests are small on busy
+// nodes, and large on quiet ones. Each profile has a pool of nodes of its own, so that the profiles do not affect each other.
 const (
 	contestName = "requests lie"
 	// contestPods is the number of pods that each profile gets. Each requests 100m, and uses contestCPU: contestShare of a node.
@@ -51,17 +49,16 @@ func list(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// requestsLie has ten quiet nodes at 4 to 13 % and ten busy nodes at 81 to 90 %. By requests, a quiet node has room for 8 of the
+// contestNodes are ten quiet nodes at 4 to 13 % and ten busy nodes at 81 to 90 %. By requests, a quiet node has room for 8 of the
 // pods, and a busy one for 76.
-func requestsLie() *contest {
-	c := &contest{}
+func contestNodes() (nodes []contestNode) {
 	for i := range 10 {
-		c.nodes = append(c.nodes, contestNode{fmt.Sprintf("quiet-%02d", i+1), 0.04 + 0.01*float64(i), list("7200m", "28Gi")})
+		nodes = append(nodes, contestNode{fmt.Sprintf("quiet-%02d", i+1), 0.04 + 0.01*float64(i), list("7200m", "28Gi")})
 	}
 	for i := range 10 {
-		c.nodes = append(c.nodes, contestNode{fmt.Sprintf("busy-%02d", i+1), 0.81 + 0.01*float64(i), list("400m", "1Gi")})
+		nodes = append(nodes, contestNode{fmt.Sprintf("busy-%02d", i+1), 0.81 + 0.01*float64(i), list("400m", "1Gi")})
 	}
-	return c
+	return nodes
 }
 
 // limit is the utilization above which a node is above the target for certain. One pod's share is allowed. By that much the
@@ -78,11 +75,12 @@ func (pl placement) withRoom() []string {
 	return pl.nodes(func(node string) bool { return pl.measured[node]+contestShare <= target })
 }
 
-func (c *contest) run(ctx context.Context, p *playground) result {
-	p.progress.say("%s: %d nodes for each profile; waiting for %s of measurements", contestName, len(c.nodes), window)
+func runContest(ctx context.Context, p *playground) result {
+	nodes := contestNodes()
+	p.progress.say("%s: %d nodes for each profile; waiting for %s of measurements", contestName, len(nodes), window)
 	before := map[string]float64{}
 	for _, profile := range []string{plimsollProfile, stockProfile} {
-		for _, n := range c.nodes {
+		for _, n := range nodes {
 			name := profile + "-" + n.name
 			p.createNode(ctx, name, cluster.Load{Usage: cpuUsage(n.load), Requests: n.requests}, pool(profile))
 			before[name] = n.load
@@ -95,7 +93,7 @@ func (c *contest) run(ctx context.Context, p *playground) result {
 		end := pl.bound.Add(measuredEnd)
 		p.sleep(ctx, time.Until(end.Add(ingestion)))
 		measured := got(p.CPUUtilizationAt(ctx, end, measuredOver))
-		for _, n := range c.nodes {
+		for _, n := range nodes {
 			used, ok := measured[pl.profile+"-"+n.name]
 			if !ok {
 				must(fmt.Errorf("%s-%s is not measured", pl.profile, n.name))
@@ -103,7 +101,7 @@ func (c *contest) run(ctx context.Context, p *playground) result {
 			pl.measured[n.name] = used
 		}
 	}
-	return contestResult{c, plimsoll, stock}
+	return contestResult{plimsoll, stock}
 }
 
 func pool(profile string) map[string]string { return map[string]string{"pool": profile} }
@@ -127,10 +125,7 @@ func place(ctx context.Context, p *playground, profile string) placement {
 }
 
 // contestResult is the result of a contest.
-type contestResult struct {
-	*contest
-	plimsoll, stock placement
-}
+type contestResult struct{ plimsoll, stock placement }
 
 func (r contestResult) write(page page) {
 	const (
@@ -144,7 +139,7 @@ func (r contestResult) write(page page) {
 		(measuredEnd - measuredOver).Seconds(), measuredEnd.Seconds(), 100*target)
 	page.line("A measurement may be off by one pod's share: a node is above the target only above %s.", percent(limit))
 	page.line(heading, "", side, r.plimsoll.profile, side, r.stock.profile)
-	for _, n := range r.nodes {
+	for _, n := range contestNodes() {
 		a, b := r.plimsoll.measured[n.name], r.stock.measured[n.name]
 		page.line(row, n.name, page.bar(bar.Bar{Measured: a, Target: target}), 100*a, plus(r.plimsoll.pods[n.name]),
 			page.bar(bar.Bar{Measured: b, Target: target}), 100*b, plus(r.stock.pods[n.name]))

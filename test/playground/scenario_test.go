@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -37,13 +38,12 @@ the node with the highest score. A measurement may be off by 1.25 %, the share o
 }
 
 // contestResultOf returns a result in which the nodes got these pods in each profile.
-func contestResultOf(c *contest, plimsoll, stock func(contestNode) int) contestResult {
+func contestResultOf(plimsoll, stock func(contestNode) int) contestResult {
 	r := contestResult{
-		contest:  c,
 		plimsoll: placement{profile: "plimsoll", pods: map[string]int{}, measured: map[string]float64{}},
 		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
 	}
-	for _, n := range c.nodes {
+	for _, n := range contestNodes() {
 		r.plimsoll.pods[n.name], r.stock.pods[n.name] = plimsoll(n), stock(n)
 		r.plimsoll.measured[n.name] = n.load + contestShare*float64(plimsoll(n))
 		r.stock.measured[n.name] = n.load + contestShare*float64(stock(n))
@@ -54,7 +54,7 @@ func contestResultOf(c *contest, plimsoll, stock func(contestNode) int) contestR
 // requestsLieResult is a correct result. The load-aware profile places eight pods on each of the five most loaded quiet nodes. The
 // stock profile places four on each busy node.
 func requestsLieResult() contestResult {
-	return contestResultOf(requestsLie(), func(n contestNode) int {
+	return contestResultOf(func(n contestNode) int {
 		if n.load > 0.085 && n.load < 0.5 {
 			return 8
 		}
@@ -167,23 +167,6 @@ Then nothing moved for 1m0s.
 	wrong("a pod that left is wrong", func(r *moving) { delete(r.nodes, "report-1") }, `report-1 is on "", must be on crowded: it may not be evicted`)
 }
 
-func TestShow_FitsOnScreen(t *testing.T) {
-	for scenario, r := range map[string]result{
-		"the worked example": exampleResult(), "requests lie": requestsLieResult(), "moving": movingResult(),
-		"look around": lookAroundResult(),
-	} {
-		lines := strings.Split(strings.TrimRight(written(r), "\n"), "\n")
-		if len(lines) > 35 {
-			t.Errorf("%s has %d lines, want at most 35", scenario, len(lines))
-		}
-		for _, line := range lines {
-			if n := utf8.RuneCountInString(line); n > 100 {
-				t.Errorf("%d columns, want at most 100: %s", n, line)
-			}
-		}
-	}
-}
-
 func TestChosen(t *testing.T) {
 	for value, want := range map[string]string{
 		"":       "the worked example, requests lie, look around",
@@ -244,6 +227,10 @@ func written(r result) string {
 func testResult[R result](t *testing.T, correct func() R, want string) func(name string, change func(*R), want string) {
 	t.Helper()
 	check.Equal(t, "written", want, written(correct()))
+	lines := strings.Split(strings.TrimSpace(want), "\n")
+	if len(lines) > 35 || slices.ContainsFunc(lines, func(line string) bool { return utf8.RuneCountInString(line) > 100 }) {
+		t.Errorf("%d lines, want at most 35, each of at most 100 columns", len(lines))
+	}
 	wrong := func(name string, change func(*R), want string) {
 		t.Run(name, func(t *testing.T) {
 			r := correct()
