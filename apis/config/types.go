@@ -101,8 +101,20 @@ const (
 	PreferHigher Preference = "Higher"
 )
 
-// LoadQueries are custom queries in the provider's language. They replace the dialect's.
-type LoadQueries struct{ CPU, Memory string }
+// LoadQueries are custom queries in the provider's language. They replace those of the dialect, a known set of series. A query
+// yields one series per node.
+//
+//   - Prometheus: the value is the mean utilization over `$window`, as a fraction of capacity in [0, 1].
+//   - SignalFx, Datadog: the values are utilizations in percent.
+//   - Datadog: `$filter` is the filter by hostNameSuffix and clusterName, `$interval` the distance of points in seconds.
+//
+// At least one of cpu and memory is required. A resource without a query uses the dialect's.
+type LoadQueries struct {
+	// CPU is the query for a node's CPU utilization.
+	CPU string `json:"cpu,omitempty"`
+	// Memory is the query for a node's memory utilization.
+	Memory string `json:"memory,omitempty"`
+}
 
 // DefaultNodeLabels returns the labels of a series that may name its node where the arguments name none.
 func DefaultNodeLabels() []string {
@@ -181,14 +193,19 @@ type LowRiskOverCommitmentArgs struct {
 	UnlimitedPods       UnlimitedPods
 }
 
-// PowerModel is the power of a node at a CPU utilization of x percent: K0 + K1·e^(K2·x). All models share a unit.
-// K0, K1 and K1·e^(K2·100) are in [-1e15, 1e15].
-type PowerModel struct{ K0, K1, K2 float64 }
+// PowerModel is the power of a node at a CPU utilization of x percent: k0 + k1·e^(k2·x). All models share a unit.
+// k0, k1 and k1·e^(k2·100) are in [-1e15, 1e15].
+type PowerModel struct {
+	K0 float64 `json:"k0"`
+	K1 float64 `json:"k1"`
+	K2 float64 `json:"k2"`
+}
 
-// NodePowerModel is the power model of the nodes with all labels of NodeSelector. An empty one selects all nodes.
+// NodePowerModel is the power model of the nodes that a selector selects.
 type NodePowerModel struct {
-	NodeSelector map[string]string
-	PowerModel
+	// NodeSelector selects the nodes that have all of these labels. Without it all nodes are selected.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	PowerModel   `json:",inline"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -222,9 +239,13 @@ type ThresholdWindows struct{ CPU, Memory metav1.Duration }
 
 // Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
-	PriorityClassNames []string
-	PodSelector        *metav1.LabelSelector
-	NamespaceSelector  *metav1.LabelSelector
+	// PriorityClassNames exempts the pods of these priority classes.
+	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
+	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label. Whoever writes a pod sets its
+	// labels: prefer PriorityClassNames where that may be anybody.
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+	// NamespaceSelector exempts the pods of the namespaces whose labels it matches. Without it none is exempt by namespace.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -246,8 +267,13 @@ type LoadThresholdArgs struct {
 	WhenNoneFits     WhenNoneFits
 }
 
-// MetricBounds are the values of a metric that get the highest and the lowest score.
-type MetricBounds struct{ Best, Worst float64 }
+// MetricBounds are the values of a metric that get the highest and the lowest score. They differ.
+type MetricBounds struct {
+	// Best is the value at which, and beyond which, the score is the highest.
+	Best float64 `json:"best"`
+	// Worst is the value at which, and beyond which, the score is the lowest.
+	Worst float64 `json:"worst"`
+}
 
 // PendingPods counts pods that a metric does not show yet.
 type PendingPods struct {

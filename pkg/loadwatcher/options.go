@@ -38,7 +38,7 @@ type options struct {
 	account                        sources.Account
 	// load has the defaults of plugin arguments, so that the service and the schedulers agree.
 	load    v1.LoadSpec
-	queries v1.LoadQueries
+	queries config.LoadQueries
 	logging *logsapi.LoggingConfiguration
 }
 
@@ -189,7 +189,7 @@ func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	if err := o.validateListening(); err != nil {
 		return config.LoadSpec{}, err
 	}
-	if o.queries != (v1.LoadQueries{}) {
+	if o.queries != (config.LoadQueries{}) {
 		o.load.MetricProvider.Queries = &o.queries
 	}
 	return o.validLoad(fs)

@@ -8,21 +8,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// LoadQueries are custom queries in the provider's language. They replace those of the dialect, a known set of series. A query
-// yields one series per node.
-//
-//   - Prometheus: the value is the mean utilization over `$window`, as a fraction of capacity in [0, 1].
-//   - SignalFx, Datadog: the values are utilizations in percent.
-//   - Datadog: `$filter` is the filter by hostNameSuffix and clusterName, `$interval` the distance of points in seconds.
-//
-// At least one of cpu and memory is required. A resource without a query uses the dialect's.
-type LoadQueries struct {
-	// CPU is the query for a node's CPU utilization.
-	CPU string `json:"cpu,omitempty"`
-	// Memory is the query for a node's memory utilization.
-	Memory string `json:"memory,omitempty"`
-}
-
 // MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
 	// Type is KubernetesMetricsServer (default), Prometheus, SignalFx or Datadog.
@@ -61,7 +46,7 @@ type MetricProviderSpec struct {
 	//   - Datadog: Utilization or DatadogAgent.
 	Dialect config.Dialect `json:"dialect,omitempty"`
 	// Queries are used in place of the dialect's. KubernetesMetricsServer has none.
-	Queries *LoadQueries `json:"queries,omitempty"`
+	Queries *config.LoadQueries `json:"queries,omitempty"`
 	// NodeLabels are the labels of a Prometheus series that name its node, in order of precedence. At least one.
 	// Each is a letter or underscore, then letters, digits and underscores.
 	// Defaults to node, instance, nodename, kubernetes_node, exported_instance, hostname, k8s_node_name.
@@ -162,20 +147,6 @@ type LowRiskOverCommitmentArgs struct {
 	UnlimitedPods config.UnlimitedPods `json:"unlimitedPods,omitempty"`
 }
 
-// PowerModel is the power of a node at a CPU utilization of x percent: k0 + k1·e^(k2·x). All models share a unit.
-type PowerModel struct {
-	K0 float64 `json:"k0"`
-	K1 float64 `json:"k1"`
-	K2 float64 `json:"k2"`
-}
-
-// NodePowerModel is the power model of the nodes that a selector selects.
-type NodePowerModel struct {
-	// NodeSelector selects the nodes that have all of these labels. Without it all nodes are selected.
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	PowerModel   `json:",inline"`
-}
-
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // PeaksArgs holds the arguments of the Peaks plugin.
@@ -189,9 +160,9 @@ type PeaksArgs struct {
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// NodePowerModel are power models by name of the node. Without it they are read from the JSON file that the environment variable
 	// NODE_POWER_MODEL names, if that is set.
-	NodePowerModel map[string]PowerModel `json:"nodePowerModel,omitempty"`
+	NodePowerModel map[string]config.PowerModel `json:"nodePowerModel,omitempty"`
 	// NodePowerModels are power models by labels, for nodes without a model by name: the first that selects the node counts.
-	NodePowerModels []NodePowerModel `json:"nodePowerModels,omitempty"`
+	NodePowerModels []config.NodePowerModel `json:"nodePowerModels,omitempty"`
 }
 
 // ThresholdWindows are the windows over which the resources are measured. Each defaults to window.
@@ -202,17 +173,6 @@ type ThresholdWindows struct {
 	// Memory is the window of the memory threshold. From 10s to 1h. From Prometheus, SignalFx and Datadog up to 24h,
 	// unless statistic is PredictedPeak.
 	Memory *metav1.Duration `json:"memory,omitempty"`
-}
-
-// Exemption selects the pods that thresholds do not apply to.
-type Exemption struct {
-	// PriorityClassNames exempts the pods of these priority classes.
-	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
-	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label. Whoever writes a pod sets its
-	// labels: prefer PriorityClassNames where that may be anybody.
-	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
-	// NamespaceSelector exempts the pods of the namespaces whose labels it matches. Without it none is exempt by namespace.
-	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -246,18 +206,10 @@ type LoadThresholdArgs struct {
 	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere. Defaults to true.
 	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
 	// Exempt selects further pods that the thresholds do not apply to.
-	Exempt Exemption `json:"exempt"`
+	Exempt config.Exemption `json:"exempt"`
 	// WhenNoneFits says what happens to a pod for which the thresholds leave no node. Relax (default): they are waived for the pod.
 	// Reject: the pod stays pending.
 	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
-}
-
-// MetricBounds are the values of a metric that get the highest and the lowest score. They differ.
-type MetricBounds struct {
-	// Best is the value at which, and beyond which, the score is the highest.
-	Best float64 `json:"best"`
-	// Worst is the value at which, and beyond which, the score is the lowest.
-	Worst float64 `json:"worst"`
 }
 
 // PendingPods estimates the effect of recently placed pods on a metric.
@@ -280,7 +232,7 @@ type NodeMetric struct {
 	// Weight is the metric's share of the score. Not negative; 0 leaves the metric out of the score. Defaults to 1.
 	Weight *int64 `json:"weight,omitempty"`
 	// Bounds fix the scale of the score. Without them it spans the values of the candidate nodes.
-	Bounds *MetricBounds `json:"bounds,omitempty"`
+	Bounds *config.MetricBounds `json:"bounds,omitempty"`
 	// Pending makes the score count recently placed pods. Without it, many pods at once go to one node.
 	Pending *PendingPods `json:"pending,omitempty"`
 	// Reject is the rule by which a node is rejected: one of >, >=, <, <= and a number, such as "> 5".

@@ -36,16 +36,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*Exemption)(nil), (*config.Exemption)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1_Exemption_To_config_Exemption(a.(*Exemption), b.(*config.Exemption), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*config.Exemption)(nil), (*Exemption)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_config_Exemption_To_v1_Exemption(a.(*config.Exemption), b.(*Exemption), scope)
-	}); err != nil {
-		return err
-	}
 	if err := s.AddGeneratedConversionFunc((*IncrementalInterPodAffinityArgs)(nil), (*config.IncrementalInterPodAffinityArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_IncrementalInterPodAffinityArgs_To_config_IncrementalInterPodAffinityArgs(a.(*IncrementalInterPodAffinityArgs), b.(*config.IncrementalInterPodAffinityArgs), scope)
 	}); err != nil {
@@ -63,16 +53,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.IncrementalPodTopologySpreadArgs)(nil), (*IncrementalPodTopologySpreadArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_IncrementalPodTopologySpreadArgs_To_v1_IncrementalPodTopologySpreadArgs(a.(*config.IncrementalPodTopologySpreadArgs), b.(*IncrementalPodTopologySpreadArgs), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*LoadQueries)(nil), (*config.LoadQueries)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1_LoadQueries_To_config_LoadQueries(a.(*LoadQueries), b.(*config.LoadQueries), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*config.LoadQueries)(nil), (*LoadQueries)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_config_LoadQueries_To_v1_LoadQueries(a.(*config.LoadQueries), b.(*LoadQueries), scope)
 	}); err != nil {
 		return err
 	}
@@ -116,16 +96,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*MetricBounds)(nil), (*config.MetricBounds)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1_MetricBounds_To_config_MetricBounds(a.(*MetricBounds), b.(*config.MetricBounds), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*config.MetricBounds)(nil), (*MetricBounds)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_config_MetricBounds_To_v1_MetricBounds(a.(*config.MetricBounds), b.(*MetricBounds), scope)
-	}); err != nil {
-		return err
-	}
 	if err := s.AddGeneratedConversionFunc((*MetricProviderSpec)(nil), (*config.MetricProviderSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_MetricProviderSpec_To_config_MetricProviderSpec(a.(*MetricProviderSpec), b.(*config.MetricProviderSpec), scope)
 	}); err != nil {
@@ -156,16 +126,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*NodePowerModel)(nil), (*config.NodePowerModel)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1_NodePowerModel_To_config_NodePowerModel(a.(*NodePowerModel), b.(*config.NodePowerModel), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*config.NodePowerModel)(nil), (*NodePowerModel)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_config_NodePowerModel_To_v1_NodePowerModel(a.(*config.NodePowerModel), b.(*NodePowerModel), scope)
-	}); err != nil {
-		return err
-	}
 	if err := s.AddGeneratedConversionFunc((*PeakSpec)(nil), (*config.PeakSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_PeakSpec_To_config_PeakSpec(a.(*PeakSpec), b.(*config.PeakSpec), scope)
 	}); err != nil {
@@ -193,16 +153,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.PendingPods)(nil), (*PendingPods)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_PendingPods_To_v1_PendingPods(a.(*config.PendingPods), b.(*PendingPods), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*PowerModel)(nil), (*config.PowerModel)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1_PowerModel_To_config_PowerModel(a.(*PowerModel), b.(*config.PowerModel), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*config.PowerModel)(nil), (*PowerModel)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_config_PowerModel_To_v1_PowerModel(a.(*config.PowerModel), b.(*PowerModel), scope)
 	}); err != nil {
 		return err
 	}
@@ -289,26 +239,6 @@ func Convert_config_DecisionRecordArgs_To_v1_DecisionRecordArgs(in *config.Decis
 	return autoConvert_config_DecisionRecordArgs_To_v1_DecisionRecordArgs(in, out, s)
 }
 
-func autoConvert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exemption, s conversion.Scope) error {
-	*out = *(*config.Exemption)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_v1_Exemption_To_config_Exemption is an autogenerated conversion function.
-func Convert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exemption, s conversion.Scope) error {
-	return autoConvert_v1_Exemption_To_config_Exemption(in, out, s)
-}
-
-func autoConvert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exemption, s conversion.Scope) error {
-	*out = *(*Exemption)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_config_Exemption_To_v1_Exemption is an autogenerated conversion function.
-func Convert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exemption, s conversion.Scope) error {
-	return autoConvert_config_Exemption_To_v1_Exemption(in, out, s)
-}
-
 func autoConvert_v1_IncrementalInterPodAffinityArgs_To_config_IncrementalInterPodAffinityArgs(in *IncrementalInterPodAffinityArgs, out *config.IncrementalInterPodAffinityArgs, s conversion.Scope) error {
 	if err := metav1.Convert_Pointer_int32_To_int32(&in.HardPodAffinityWeight, &out.HardPodAffinityWeight, s); err != nil {
 		return err
@@ -355,26 +285,6 @@ func autoConvert_config_IncrementalPodTopologySpreadArgs_To_v1_IncrementalPodTop
 // Convert_config_IncrementalPodTopologySpreadArgs_To_v1_IncrementalPodTopologySpreadArgs is an autogenerated conversion function.
 func Convert_config_IncrementalPodTopologySpreadArgs_To_v1_IncrementalPodTopologySpreadArgs(in *config.IncrementalPodTopologySpreadArgs, out *IncrementalPodTopologySpreadArgs, s conversion.Scope) error {
 	return autoConvert_config_IncrementalPodTopologySpreadArgs_To_v1_IncrementalPodTopologySpreadArgs(in, out, s)
-}
-
-func autoConvert_v1_LoadQueries_To_config_LoadQueries(in *LoadQueries, out *config.LoadQueries, s conversion.Scope) error {
-	*out = *(*config.LoadQueries)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_v1_LoadQueries_To_config_LoadQueries is an autogenerated conversion function.
-func Convert_v1_LoadQueries_To_config_LoadQueries(in *LoadQueries, out *config.LoadQueries, s conversion.Scope) error {
-	return autoConvert_v1_LoadQueries_To_config_LoadQueries(in, out, s)
-}
-
-func autoConvert_config_LoadQueries_To_v1_LoadQueries(in *config.LoadQueries, out *LoadQueries, s conversion.Scope) error {
-	*out = *(*LoadQueries)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_config_LoadQueries_To_v1_LoadQueries is an autogenerated conversion function.
-func Convert_config_LoadQueries_To_v1_LoadQueries(in *config.LoadQueries, out *LoadQueries, s conversion.Scope) error {
-	return autoConvert_config_LoadQueries_To_v1_LoadQueries(in, out, s)
 }
 
 func autoConvert_v1_LoadSpec_To_config_LoadSpec(in *LoadSpec, out *config.LoadSpec, s conversion.Scope) error {
@@ -448,9 +358,7 @@ func autoConvert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs(in *LoadThresh
 	if err := metav1.Convert_Pointer_bool_To_bool(&in.IgnoreDaemonSets, &out.IgnoreDaemonSets, s); err != nil {
 		return err
 	}
-	if err := Convert_v1_Exemption_To_config_Exemption(&in.Exempt, &out.Exempt, s); err != nil {
-		return err
-	}
+	out.Exempt = in.Exempt
 	out.WhenNoneFits = config.WhenNoneFits(in.WhenNoneFits)
 	return nil
 }
@@ -481,9 +389,7 @@ func autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.Loa
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.IgnoreDaemonSets, &out.IgnoreDaemonSets, s); err != nil {
 		return err
 	}
-	if err := Convert_config_Exemption_To_v1_Exemption(&in.Exempt, &out.Exempt, s); err != nil {
-		return err
-	}
+	out.Exempt = in.Exempt
 	out.WhenNoneFits = config.WhenNoneFits(in.WhenNoneFits)
 	return nil
 }
@@ -569,26 +475,6 @@ func Convert_config_LowRiskOverCommitmentArgs_To_v1_LowRiskOverCommitmentArgs(in
 	return autoConvert_config_LowRiskOverCommitmentArgs_To_v1_LowRiskOverCommitmentArgs(in, out, s)
 }
 
-func autoConvert_v1_MetricBounds_To_config_MetricBounds(in *MetricBounds, out *config.MetricBounds, s conversion.Scope) error {
-	*out = *(*config.MetricBounds)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_v1_MetricBounds_To_config_MetricBounds is an autogenerated conversion function.
-func Convert_v1_MetricBounds_To_config_MetricBounds(in *MetricBounds, out *config.MetricBounds, s conversion.Scope) error {
-	return autoConvert_v1_MetricBounds_To_config_MetricBounds(in, out, s)
-}
-
-func autoConvert_config_MetricBounds_To_v1_MetricBounds(in *config.MetricBounds, out *MetricBounds, s conversion.Scope) error {
-	*out = *(*MetricBounds)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_config_MetricBounds_To_v1_MetricBounds is an autogenerated conversion function.
-func Convert_config_MetricBounds_To_v1_MetricBounds(in *config.MetricBounds, out *MetricBounds, s conversion.Scope) error {
-	return autoConvert_config_MetricBounds_To_v1_MetricBounds(in, out, s)
-}
-
 func autoConvert_v1_MetricProviderSpec_To_config_MetricProviderSpec(in *MetricProviderSpec, out *config.MetricProviderSpec, s conversion.Scope) error {
 	out.Type = config.MetricProviderType(in.Type)
 	out.Address = in.Address
@@ -636,7 +522,7 @@ func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.M
 	out.ClusterName = in.ClusterName
 	out.HostNameSuffix = in.HostNameSuffix
 	out.Dialect = config.Dialect(in.Dialect)
-	out.Queries = (*LoadQueries)(unsafe.Pointer(in.Queries))
+	out.Queries = (*config.LoadQueries)(unsafe.Pointer(in.Queries))
 	out.NodeLabels = *(*[]string)(unsafe.Pointer(&in.NodeLabels))
 	out.Selector = in.Selector
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.PodsFromMetricsServer, &out.PodsFromMetricsServer, s); err != nil {
@@ -686,7 +572,7 @@ func autoConvert_config_NodeMetric_To_v1_NodeMetric(in *config.NodeMetric, out *
 	if err := metav1.Convert_int64_To_Pointer_int64(&in.Weight, &out.Weight, s); err != nil {
 		return err
 	}
-	out.Bounds = (*MetricBounds)(unsafe.Pointer(in.Bounds))
+	out.Bounds = (*config.MetricBounds)(unsafe.Pointer(in.Bounds))
 	if in.Pending != nil {
 		in, out := &in.Pending, &out.Pending
 		*out = new(PendingPods)
@@ -751,26 +637,6 @@ func autoConvert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMet
 // Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs is an autogenerated conversion function.
 func Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMetricsArgs, out *NodeMetricsArgs, s conversion.Scope) error {
 	return autoConvert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in, out, s)
-}
-
-func autoConvert_v1_NodePowerModel_To_config_NodePowerModel(in *NodePowerModel, out *config.NodePowerModel, s conversion.Scope) error {
-	*out = *(*config.NodePowerModel)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_v1_NodePowerModel_To_config_NodePowerModel is an autogenerated conversion function.
-func Convert_v1_NodePowerModel_To_config_NodePowerModel(in *NodePowerModel, out *config.NodePowerModel, s conversion.Scope) error {
-	return autoConvert_v1_NodePowerModel_To_config_NodePowerModel(in, out, s)
-}
-
-func autoConvert_config_NodePowerModel_To_v1_NodePowerModel(in *config.NodePowerModel, out *NodePowerModel, s conversion.Scope) error {
-	*out = *(*NodePowerModel)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_config_NodePowerModel_To_v1_NodePowerModel is an autogenerated conversion function.
-func Convert_config_NodePowerModel_To_v1_NodePowerModel(in *config.NodePowerModel, out *NodePowerModel, s conversion.Scope) error {
-	return autoConvert_config_NodePowerModel_To_v1_NodePowerModel(in, out, s)
 }
 
 func autoConvert_v1_PeakSpec_To_config_PeakSpec(in *PeakSpec, out *config.PeakSpec, s conversion.Scope) error {
@@ -841,8 +707,8 @@ func autoConvert_config_PeaksArgs_To_v1_PeaksArgs(in *config.PeaksArgs, out *Pea
 		return err
 	}
 	out.MissingLoad = config.MissingLoad(in.MissingLoad)
-	out.NodePowerModel = *(*map[string]PowerModel)(unsafe.Pointer(&in.NodePowerModel))
-	out.NodePowerModels = *(*[]NodePowerModel)(unsafe.Pointer(&in.NodePowerModels))
+	out.NodePowerModel = *(*map[string]config.PowerModel)(unsafe.Pointer(&in.NodePowerModel))
+	out.NodePowerModels = *(*[]config.NodePowerModel)(unsafe.Pointer(&in.NodePowerModels))
 	return nil
 }
 
@@ -875,26 +741,6 @@ func autoConvert_config_PendingPods_To_v1_PendingPods(in *config.PendingPods, ou
 // Convert_config_PendingPods_To_v1_PendingPods is an autogenerated conversion function.
 func Convert_config_PendingPods_To_v1_PendingPods(in *config.PendingPods, out *PendingPods, s conversion.Scope) error {
 	return autoConvert_config_PendingPods_To_v1_PendingPods(in, out, s)
-}
-
-func autoConvert_v1_PowerModel_To_config_PowerModel(in *PowerModel, out *config.PowerModel, s conversion.Scope) error {
-	*out = *(*config.PowerModel)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_v1_PowerModel_To_config_PowerModel is an autogenerated conversion function.
-func Convert_v1_PowerModel_To_config_PowerModel(in *PowerModel, out *config.PowerModel, s conversion.Scope) error {
-	return autoConvert_v1_PowerModel_To_config_PowerModel(in, out, s)
-}
-
-func autoConvert_config_PowerModel_To_v1_PowerModel(in *config.PowerModel, out *PowerModel, s conversion.Scope) error {
-	*out = *(*PowerModel)(unsafe.Pointer(in))
-	return nil
-}
-
-// Convert_config_PowerModel_To_v1_PowerModel is an autogenerated conversion function.
-func Convert_config_PowerModel_To_v1_PowerModel(in *config.PowerModel, out *PowerModel, s conversion.Scope) error {
-	return autoConvert_config_PowerModel_To_v1_PowerModel(in, out, s)
 }
 
 func autoConvert_v1_PredictedPeakArgs_To_config_PredictedPeakArgs(in *PredictedPeakArgs, out *config.PredictedPeakArgs, s conversion.Scope) error {
