@@ -3,6 +3,7 @@ package refresh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -27,8 +28,9 @@ const (
 	pause = 19
 	// leastPause is the least time between two periods.
 	leastPause = time.Second
-	// historyAttempts is the number of attempts to read a shortest period.
+	// historyAttempts is the number of attempts to read a shortest period. The next one is after givenUpFor.
 	historyAttempts = 3
+	givenUpFor      = time.Hour
 )
 
 // span is a time.
@@ -38,7 +40,7 @@ type span struct{ Begin, End time.Time }
 type backfill struct {
 	// missing are times without common moments, the newest first.
 	missing []span
-	// givenUp says that the missing history is left out, until more is missing.
+	// givenUp says that the missing history is left out, until notBefore or until more is missing.
 	givenUp bool
 	// length is that of the next period, and longest the most it may be.
 	length, longest time.Duration
@@ -48,9 +50,13 @@ type backfill struct {
 	total time.Duration
 	// attempts counts failures at the shortest length.
 	attempts int
-	// absent is the share of the pods that are missing, and incomplete says so, if the history is read without them.
-	absent     float64
+	// absent is the accepted share of missing pods. It falls to what the last period lacked.
+	absent float64
+	// incomplete says which pods the history lacks, and lost is the end of the newest period without them. empty has no pods: they are
+	// lost if the source knows older ones.
 	incomplete error
+	lost       time.Time
+	empty      span
 }
 
 // newBackfill returns the missing history before end.
@@ -132,8 +138,32 @@ func (b *backfill) accept(err error) bool {
 	if absent <= b.absent {
 		return false
 	}
-	b.absent, b.incomplete, b.attempts = absent, err, 0
+	b.absent, b.attempts = absent, 0
+	b.lacks(err, b.missing[0].End)
 	return true
+}
+
+func (b *backfill) lacks(err error, end time.Time) {
+	if b.incomplete = err; end.After(b.lost) {
+		b.lost = end
+	}
+}
+
+// found notes the share of the pods that the period lacked.
+func (b *backfill) found(p source.Period, missing float64) {
+	begin := p.End.Add(-p.Length)
+	switch {
+	case missing < 1:
+		if b.absent = min(b.absent, missing); !b.empty.End.IsZero() {
+			b.lacks(fmt.Errorf("no pod has usage from %s to %s, and older ones have: see whether a store of the server is down",
+				b.empty.Begin.UTC().Format(time.DateTime), b.empty.End.UTC().Format(time.DateTime)), b.empty.End)
+		}
+		b.empty = span{}
+	case b.empty.Begin.Equal(p.End):
+		b.empty.Begin = begin
+	default:
+		b.empty = span{begin, p.End}
+	}
 }
 
 // done takes the period out of what is missing. It took a time until now.
@@ -175,10 +205,10 @@ func (b *backfill) rest(took, least time.Duration, now time.Time) {
 // fetchPeriod reads a period of the history. A panic is an error, so that the next attempt waits.
 func (w *WorkloadWatcher) fetchPeriod(
 	ctx context.Context, history source.WorkloadHistory, p source.Period,
-) (observations []learned.Observation, err error) {
+) (observations []learned.Observation, missing float64, err error) {
 	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	names := w.namesByOwner()
-	err = history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
+	missing, err = history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
 		workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
 		if name, ok := names[workload]; ok {
 			workload.Name = name
@@ -194,13 +224,13 @@ func (w *WorkloadWatcher) fetchPeriod(
 			Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
 		})
 	})
-	return observations, err
+	return observations, missing, err
 }
 
 // readPeriod adds the next missing period of the history. It reports whether it could be read.
 func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.WorkloadHistory) bool {
 	logger, began, p := klog.FromContext(ctx), w.Clock.Now(), w.past.next()
-	observations, err := w.fetchPeriod(ctx, history, p)
+	observations, missing, err := w.fetchPeriod(ctx, history, p)
 	w.countRejected()
 	if ctx.Err() != nil {
 		return false
@@ -213,7 +243,7 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 			logger.Info("The history of workloads is read without the pods that are missing", "err", err, "before", p.End)
 		case givesUp:
 			logger.Error(err, "The history of workloads cannot be read and is left out", "before", p.End, "read", w.past.read())
-			w.past.givenUp = true
+			w.past.givenUp, w.past.notBefore = true, now.Add(givenUpFor)
 		default:
 			logger.Info("The history of workloads cannot be read yet", "err", err, "before", p.End)
 		}
@@ -222,6 +252,7 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 	latest := w.publisher.Latest()
 	w.publisher.Publish(latest.With(observations, latest.Cluster(), w.bounds()))
 	first := w.past.read() == 0
+	w.past.found(p, missing)
 	w.past.done(p, now.Sub(began), now)
 	switch {
 	case !w.past.remains():

@@ -102,6 +102,9 @@ func (w *WorkloadWatcher) Outcome() WorkloadOutcome {
 
 // tell publishes the outcome of a refresh that began at began.
 func (w *WorkloadWatcher) tell(began time.Time, err error) {
+	if w.Clock.Since(w.past.lost) > w.History {
+		w.past.incomplete = nil // no statistics lack these pods anymore
+	}
 	missing := cmp.Or(w.historyErr, w.past.incomplete)
 	w.outcome.Store(&WorkloadOutcome{began, w.Clock.Since(began), err, missing, w.unmeasuredErr, w.past.read()})
 }
@@ -225,6 +228,7 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 	}
 	began = began.Round(0)
 	begin := began.Add(-WorkloadInterval)
+	w.past.givenUp = w.past.givenUp && began.Before(w.past.notBefore)
 	if w.started && !w.adopted {
 		w.past.add(span{w.observed, begin}) // while the source could not be read
 	} else {

@@ -63,16 +63,17 @@ func (f *fakePods) cpu(usages map[string]float64) {
 type fakeHistory struct {
 	fakePods
 	history func(source.Period) ([]source.WorkloadUsage, error)
+	missing float64
 	asked   []source.Period
 }
 
-func (f *fakeHistory) FetchHistory(_ context.Context, p source.Period, _ int, visit func(*source.WorkloadUsage)) error {
+func (f *fakeHistory) FetchHistory(_ context.Context, p source.Period, _ int, visit func(*source.WorkloadUsage)) (float64, error) {
 	f.asked = append(f.asked, p)
 	usages, err := f.history(p)
 	for i := range usages {
 		visit(&usages[i])
 	}
-	return err
+	return f.missing, err
 }
 
 // podCluster is a cluster of the pods it is given, on one node of 8 cores.
@@ -618,18 +619,54 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 		t.Errorf("asked for %+v, want the ten minutes until %v first", src.asked, c.observed.Add(-WorkloadInterval))
 	}
 	givenUp(0)
+	// An hour after the third attempt, the source has recovered.
+	longest, c.started = 0, false
+	for range 3 {
+		c.refresh(t)
+	}
+	givenUp(1)
+	longest = day
+	for range 12 {
+		givenUp(1)
+		c.refresh(t)
+	}
+	givenUp(0)
+}
+
+// TestBackfill_MissingPods accepts that 8 of 32 pods are missing. Later periods lack fewer, so that they may not lack as many again.
+func TestBackfill_MissingPods(t *testing.T) {
+	b := newBackfill(start, day)
+	check.Equal(t, "more are accepted", true, b.accept(&source.IncompleteError{Has: 24, Expected: 32}))
+	for i, tt := range []struct{ missing, tolerance float64 }{{0.25, 0.25}, {0.3, 0.25}, {0.1, 0.1}, {1, 0.1}, {0, 0}, {0.05, 0}} {
+		b.found(b.next(), tt.missing)
+		check.Equal(t, fmt.Sprintf("after period %d, tolerated", i), tt.tolerance, b.next().Missing)
+	}
+	// Periods without any pod are lost if older ones have pods: before start, 10 and 20 minutes. Otherwise the source is younger.
+	for older, want := range map[float64]string{0: "no pod has usage from " + start.Add(-30*time.Minute).UTC().Format(time.DateTime) + " to " +
+		start.UTC().Format(time.DateTime), 1: ""} {
+		b := newBackfill(start, day)
+		for _, missing := range []float64{1, 1, older} {
+			p := b.next()
+			b.found(p, missing)
+			b.done(p, 0, start)
+		}
+		if got := fmt.Sprint(b.incomplete); want == "" && b.incomplete != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s, want %q", got, want)
+		}
+	}
 }
 
 // TestWorkloads_HistoryIsIncomplete has a source without 9 of 34 pods. The third attempt is read without them, and the rest at once.
 // A refresh on demand does not wait.
 func TestWorkloads_HistoryIsIncomplete(t *testing.T) {
-	src := &fakeHistory{}
-	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
+	src := &fakeHistory{missing: 9.0 / 34}
+	incomplete := func(p source.Period) ([]source.WorkloadUsage, error) {
 		if p.Missing == 0 {
 			return nil, &source.IncompleteError{Has: 25, Expected: 34}
 		}
 		return []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}, nil
 	}
+	src.history = incomplete
 	for _, onDemand := range []bool{false, true} {
 		c := newPodCluster(t, src, "")
 		src.asked = nil
@@ -652,6 +689,12 @@ func TestWorkloads_HistoryIsIncomplete(t *testing.T) {
 			t.Errorf("error %v, want the numbers of pods", err)
 		}
 		wantGauge(t, c.Metrics.givenUp.WithLabelValues("fake"), 0)
+		// A day later, no statistics lack these pods.
+		c.clock.Step(day)
+		src.missing, src.history = 0, noUsage
+		check.OK(t, c.Refresh(ctx))
+		check.OK(t, c.Outcome().HistoryErr)
+		src.missing, src.history = 9.0/34, incomplete
 	}
 }
 

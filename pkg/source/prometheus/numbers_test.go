@@ -114,7 +114,7 @@ func readPods(t testing.TB, a answers) {
 	}
 	for _, length := range []time.Duration{6 * time.Hour, 48 * time.Hour} { // the rules have all looks of the first
 		p := source.Period{End: time.Unix(evaluated, 0), Length: length, Step: 5 * time.Minute}
-		_ = s.FetchHistory(ctx, p, 1, func(u *source.WorkloadUsage) { possible(t, "usage of a workload", u.Pods, u.Sum, u.SumSquares) })
+		_, _ = s.FetchHistory(ctx, p, 1, func(u *source.WorkloadUsage) { possible(t, "usage of a workload", u.Pods, u.Sum, u.SumSquares) })
 	}
 }
 

@@ -379,19 +379,20 @@ type sums = [promql.SumCount]float64
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
 // series. It sends four queries for each resource, one after the other, and one that counts pods. An answer that lacks data is an
 // error, as what is read of the past counts for good.
-func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
+func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage),
+) (missing float64, err error) {
 	in := s.running(time.Time{})
 	if err := s.detect(ctx, in); err != nil {
-		return err
+		return 0, err
 	}
-	if err := s.checkComplete(ctx, p); err != nil {
-		return err
+	if missing, err = s.missing(ctx, p); err != nil {
+		return 0, err
 	}
 	for r := range load.ResourceCount {
 		h := pastQuery{period: p, max: maxWorkloads, running: in}
 		all, looks, err := s.past(ctx, &h, r)
 		if err != nil {
-			return fmt.Errorf("history of %s: %w", r, err)
+			return 0, fmt.Errorf("history of %s: %w", r, err)
 		}
 		unit, share := unitOf(r), 1/looks // share is that of one look in the mean over the period
 		// Several may be of one owner. The order of sums decides their last digits.
@@ -406,31 +407,32 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 			}
 		}
 	}
-	return nil
+	return missing, nil
 }
 
-// checkComplete counts the pods that ran at the end of the period and still do. Without any, the server does not know that time.
-func (s *PodSource) checkComplete(ctx context.Context, p source.Period) error {
+// missing returns the share of the pods without series at the end of the period, of those that ran then and still do. All may be
+// missing: the server need not know that time.
+func (s *PodSource) missing(ctx context.Context, p source.Period) (float64, error) {
 	then := s.running(p.End.Add(-promql.PodWindow))
 	expected := 0
 	for _, pods := range then {
 		expected += pods
 	}
 	if expected == 0 {
-		return nil
+		return 0, nil
 	}
 	pods, err := s.count(ctx, s.family, p.End, then)
 	has := int(pods)
 	switch {
 	case response.IsTooMuch(err):
-		return nil
+		return 0, nil
 	case err != nil:
-		return fmt.Errorf("count the pods of the past: %w", err)
+		return 0, fmt.Errorf("count the pods of the past: %w", err)
 	case has > 0 && source.IsIncomplete(has, expected-int(p.Missing*float64(expected))):
 		s.rejected.Add(source.Rejected{load.IncompleteResponse: 1})
-		return &source.IncompleteError{Has: has, Expected: expected}
+		return 0, &source.IncompleteError{Has: has, Expected: expected}
 	}
-	return nil
+	return 1 - float64(has)/float64(expected), nil
 }
 
 // past returns the sums of the workloads over all looks at the period, and the number of looks.
