@@ -204,13 +204,16 @@ func TestFetchHistory_LargestByUsage(t *testing.T) {
 // TestFetchHistory_PartialAnswer has warnings that data is missing, and others. What is read of the past counts for good.
 func TestFetchHistory_PartialAnswer(t *testing.T) {
 	for beside, want := range map[string]string{
-		`"warnings":["No StoreAPIs matched for this query"]`: "a part of the data is missing: No StoreAPIs matched",
+		`"warnings":["No StoreAPIs matched for this query"]`: "", // before the first data of any store
 		`"isPartial":true`:  "a part of the data is missing: the response is partial",
 		`"isPartial":false`: "",
-		`"warnings":["PromQL warning: encountered a mix of histograms"]`:   "",
-		`"infos":["PromQL info: metric might not be a counter"]`:           "",
-		`"infos":["PromQL info: x"],"warnings":["fetch series for {}"]`:    "a part of the data is missing: fetch series for {}",
-		`"warnings":["PromQL warning: x","PromQL info: x","receive: EOF"]`: "a part of the data is missing: receive: EOF",
+		`"warnings":["PromQL a","PromQL b","PromQL c","PromQL d","PromQL e","7 more warning annotations omitted"]`:              "",
+		`"warnings":["PromQL a","PromQL b","PromQL c","PromQL d","PromQL e","receive: EOF","PromQL f"]`:                         "a part of the data is missing: receive: EOF",
+		`"warnings":["PromQL a","PromQL b","PromQL c","PromQL d"],"infos":["7 more info annotations omitted"],"isPartial":true`: "a part of the data is missing: the response is partial",
+		`"warnings":["PromQL warning: encountered a mix of histograms"]`:                                                        "",
+		`"infos":["PromQL info: metric might not be a counter"]`:                                                                "",
+		`"infos":["PromQL info: x"],"warnings":["fetch series for {}"]`:                                                         "a part of the data is missing: fetch series for {}",
+		`"warnings":["PromQL warning: x","PromQL info: x","receive: EOF"]`:                                                      "a part of the data is missing: receive: EOF",
 	} {
 		for _, query := range []string{"plimsoll:", "topk(1000, "} {
 			with := func(elements ...element) func(http.ResponseWriter, *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,10 +109,13 @@ func (e *PartialError) Error() string {
 	return "a part of the data is missing: " + text.FirstN(e.Words)
 }
 
-// Partial returns a *PartialError if the response lacks data, such as of a store of Thanos. Prometheus' annotations of an
-// expression do not say so.
+// harmless matches warnings that do not say that data is missing: Prometheus' annotations of an expression, and Thanos' warning
+// that no store has data of a time.
+var harmless = regexp.MustCompile(`^PromQL |^\d+ more (warning|info) annotations omitted$|No StoreAPIs matched for this query`)
+
+// Partial returns a *PartialError if the response lacks data, such as of a store of Thanos.
 func (a *Answer) Partial() error {
-	missing := slices.DeleteFunc(slices.Clone(a.Warnings), func(warning string) bool { return strings.HasPrefix(warning, "PromQL ") })
+	missing := slices.DeleteFunc(slices.Clone(a.Warnings), harmless.MatchString)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -227,19 +231,16 @@ func (e *envelope) decode(dec *jsonstream.Decoder) error {
 			return dec.Decode(&e.err.Message)
 		case "warnings", "infos":
 			return dec.Array(func() error {
-				if len(e.warnings) == maxWarnings {
-					return dec.Skip()
-				}
 				var text string
 				err := dec.Decode(&text)
-				e.warnings = append(e.warnings, text)
+				e.warn(text)
 				return err
 			})
 		case "isPartial": // VictoriaMetrics says so instead of a warning
 			var partial bool
 			err := dec.Decode(&partial)
-			if partial && len(e.warnings) < maxWarnings {
-				e.warnings = append(e.warnings, "the response is partial")
+			if partial {
+				e.warn("the response is partial")
 			}
 			return err
 		case "data":
@@ -248,6 +249,18 @@ func (e *envelope) decode(dec *jsonstream.Decoder) error {
 			return dec.Skip()
 		}
 	})
+}
+
+// warn keeps the first warnings, and rather those that data is missing.
+func (e *envelope) warn(warning string) {
+	if len(e.warnings) == maxWarnings {
+		i := slices.IndexFunc(e.warnings, harmless.MatchString)
+		if i < 0 || harmless.MatchString(warning) {
+			return
+		}
+		e.warnings = slices.Delete(e.warnings, i, i+1)
+	}
+	e.warnings = append(e.warnings, warning)
 }
 
 func (e *envelope) decodeData(dec *jsonstream.Decoder) error {
