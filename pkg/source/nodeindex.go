@@ -65,7 +65,8 @@ func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 func (x *NodeIndex) addAliases(node *corev1.Node, position int, ready bool) {
 	x.addAlias(node.Labels[corev1.LabelHostname], position, ready)
 	for _, address := range node.Status.Addresses {
-		x.addAlias(address.Address, position, ready)
+		external := strings.HasPrefix(string(address.Type), "External") // several Nodes may be behind one
+		x.addAlias(address.Address, position, ready || external)
 	}
 	if id := node.Spec.ProviderID; strings.HasPrefix(id, awsProvider) {
 		x.addAlias(id[strings.LastIndex(id, "/")+1:], position, ready)

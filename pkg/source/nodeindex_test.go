@@ -125,8 +125,8 @@ func TestNodeIndex_Empty(t *testing.T) {
 
 // An address that a new Node has taken over from one that is gone is the new one's.
 func TestNodeIndex_ReadyNodeWins(t *testing.T) {
-	ready := func(name, address string) *corev1.Node {
-		n := node(name, address)
+	ready := func(name, hostname string, addresses ...corev1.NodeAddress) *corev1.Node {
+		n := node(name, hostname, addresses...)
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		return n
 	}
@@ -142,6 +142,12 @@ func TestNodeIndex_ReadyNodeWins(t *testing.T) {
 		}) {
 			t.Errorf("replaced %v, want each other Node", replaced)
 		}
+	}
+	// Nodes behind one public address do not replace each other.
+	outside := address(corev1.NodeExternalIP, "203.0.113.1")
+	index := NewNodeIndex([]*corev1.Node{ready("up", "up", outside), node("down", "down", outside)})
+	if i, ok := index.Match("203.0.113.1"); ok || len(index.Replaced()) > 0 {
+		t.Errorf("matches %d (%v), replaced %v; want none", i, ok, index.Replaced())
 	}
 	both := []*corev1.Node{ready("a", "10.0.0.1"), ready("b", "10.0.0.1"), node("gone", "10.0.0.1")}
 	if i, ok := NewNodeIndex(both).Match("10.0.0.1"); ok {
