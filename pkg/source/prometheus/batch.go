@@ -16,6 +16,8 @@ type statistics struct {
 	means, deviations [load.ResourceCount]*response.Result
 	// end is the earliest time at which the server evaluated them, or at which they were received.
 	end time.Time
+	// server is as of serverTime.
+	server []time.Time
 	// dialects are those of the nodes by position. Values of other dialects do not count.
 	dialects []promql.Dialect
 }
@@ -66,7 +68,6 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 		all = append(all, load.Quantile{Window: window})
 	}
 	all = append(all, quantiles...)
-	server := serverTime(results)
 	samples := make([]load.Sample, 0, len(all)*len(m.Nodes))
 	newest := response.Find(results, promql.NewestSample)
 	contested := map[int]bool{}
@@ -78,7 +79,7 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 	dialects := dialectsOf(results, m)
 	for _, q := range all {
 		s := statisticsOf(results, q)
-		s.dialects, s.end = dialects, earliest(s.end, server...)
+		s.dialects, s.server = dialects, serverTime(results)
 		for i, node := range m.Nodes {
 			if contested[i] {
 				continue
@@ -108,14 +109,14 @@ func (s *statistics) stat(r load.Resource, position int) load.Stat {
 	return stat
 }
 
-// endOf returns the time of a node's newest sample. newest may be nil.
+// endOf returns the time of a node's newest sample, by our clock if the server's is ahead. newest may be nil.
 func (s *statistics) endOf(newest *response.Result, position int) time.Time {
 	if v, ok := s.value(newest, position); ok {
 		if at, ok := promql.Time(v.Value); ok {
-			return earliest(s.end, at)
+			return earliest(s.end, at.Add(-max(newest.Evaluated.Sub(newest.Received), 0)))
 		}
 	}
-	return s.end
+	return earliest(s.end, s.server...)
 }
 
 // earliest returns the earliest of the times; a zero first does not count.

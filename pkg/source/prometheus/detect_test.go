@@ -414,7 +414,7 @@ func TestFetch_EndFallsBack(t *testing.T) {
 		{"no number", vector(at("w1", "NaN"), at("w2", "+Inf")), time.Second, 0, 0},
 		{"no time", vector(at("w1", "0"), at("w2", "-5")), time.Second, 0, 0},
 		{"a sample after the evaluation", vector(at("w1", "1700000003"), at("w2", "1699999999")), 10 * time.Second, 0, -time.Second},
-		{"our clock is behind the sample", vector(at("w1", "1699999980"), at("w2", "1699999930")), -time.Minute, -time.Minute, -70 * time.Second},
+		{"our clock is behind the sample", vector(at("w1", "1699999980"), at("w2", "1699999930")), -time.Minute, -80 * time.Second, -130 * time.Second},
 		{"the newest of several series", vector(at("w1", "1699999950"), at("w1:9100", "1699999980"), at("w2", "1699999980")), time.Second, -20 * time.Second, -20 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -455,20 +455,25 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 		cpu, memory string
 		dialect     promql.Dialect
 		want        string
+		undated     bool
 	}{
-		{"a selector", `my:cpu{w="$window"}`, "my:memory", promql.NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)"},
-		{"a selector with a comment", "my:cpu # recorded", "my:memory", promql.NodeExporter, "timestamp(my:cpu # recorded\n)"},
-		{"an expression beside a selector", expression, "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
-		{"an expression beside the dialect", expression, "", promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_memory_working_set_bytes))"},
-		{"the dialect beside an expression", "", expression, promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_cpu_usage_seconds_total))"},
-		{"an offset beside a selector", "my:cpu offset 10m", "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
-		{"a fixed moment beside a selector", "my:cpu @ 1699999000", "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
-		{"expressions only", expression, "1 - my_memory", promql.NodeExporter, ""},
-		{"syntax that is not PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, ""},
+		{"a selector", `my:cpu{w="$window"}`, "my:memory", promql.NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)", false},
+		{"a selector with a comment", "my:cpu # recorded", "my:memory", promql.NodeExporter, "timestamp(my:cpu # recorded\n)", false},
+		{"an expression beside a selector", expression, "my:memory", promql.NodeExporter, "timestamp(my:memory\n)", false},
+		{"an expression beside the dialect", expression, "", promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_memory_working_set_bytes))", false},
+		{"the dialect beside an expression", "", expression, promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_cpu_usage_seconds_total))", false},
+		{"an offset beside a selector", "my:cpu offset 10m", "my:memory", promql.NodeExporter, "timestamp(my:memory\n)", false},
+		{"a fixed moment beside a selector", "my:cpu @ 1699999000", "my:memory", promql.NodeExporter, "timestamp(my:memory\n)", false},
+		{"expressions only", expression, "1 - my_memory", promql.NodeExporter, "", false},
+		{"syntax that is not PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, "", false},
+		{"an expression beside a dialect without samples of the node", expression, "", promql.Kubelet, "max by (node, " + targets + ") (timestamp(node_memory_working_set_bytes))", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
 			srv.newest, srv.behind = vector(element{`"node":"w1"`, "1699999980"}), 30 // as VictoriaMetrics
+			if tt.undated {
+				srv.newest = vector()
+			}
 			s := newTestSource(t,
 				Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
 				newNode("w1", "10.0.0.1"))
@@ -476,7 +481,10 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 			newest := slices.DeleteFunc(srv.asked(), func(promql string) bool { return !isNewestSample(promql) })
 			want, wantEnd := []string{tt.want}, evaluationTime().Add(-20*time.Second)
 			if tt.want == "" {
-				want, wantEnd = nil, evaluationTime().Add(-30*time.Second)
+				want = nil
+			}
+			if tt.want == "" || tt.undated {
+				wantEnd = evaluationTime().Add(-30 * time.Second)
 			}
 			check.Equal(t, "asked for the newest samples", want, newest, cmpopts.EquateEmpty())
 			if end := samples[0].End; !end.Equal(wantEnd) {

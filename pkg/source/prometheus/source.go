@@ -8,7 +8,8 @@
 // Queries omit the time. Where clocks differ, a time of ours could miss the newest data.
 //
 // A Sample's End is the time of the node's newest sample, bounded by the evaluation's and our clock's. Without one, it is the
-// earlier of these two. Where the server's clock is behind, samples expire sooner, and the difference is logged.
+// earlier of these two. Where the server's clock is ahead, the age of the sample counts. Where it is behind, samples expire sooner.
+// The difference is logged.
 //   - One query dates both resources, by cpu, or else by memory. If one series of a node stalls, its load is dated too late.
 //     After at most five minutes the dialect's queries drop the series.
 package prometheus
@@ -160,15 +161,12 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 		wanted = promql.NodeMetric
 	}
 	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher), Rejected: rejectedOf(results)}
-	if !s.planner.NeedsDialect() {
-		loads = slices.Concat(metrics, loads) // the time of the server dates them
-	}
 	batch.Contested, batch.Further = s.diagnosis.Contested, s.diagnosis.Further
 	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {
 		return batch, err
 	}
 	s.logged.Changes(logger, s.clock.Now(), &s.diagnosis)
-	batch.Samples = samplesOf(loads, qr.Matcher, windows, quantiles)
+	batch.Samples = samplesOf(results, qr.Matcher, windows, quantiles)
 	batch.UnmatchedCount = min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched)
 	return batch, nil
 }

@@ -297,7 +297,8 @@ const Scrapes = "max(timestamp(up)) + min(timestamp(up))"
 // NodeMetrics returns the queries for NodeMetrics' expressions. The first is for the time of the server: nothing else dates their
 // values, and those of custom queries without newest samples.
 func (p *Planner) NodeMetrics(expressions []string) (queries []Query) {
-	if len(expressions) > 0 || !p.NeedsDialect() && len(p.newestSample(nil, time.Minute)) == 0 {
+	custom := p.Custom != [load.ResourceCount]string{}
+	if len(expressions) > 0 || custom && len(p.newestSample(nil, time.Minute)) == 0 {
 		queries = append(queries, Query{Kind: ServerTime, PromQL: "vector(time())"})
 	}
 	for _, expression := range expressions {
