@@ -20,11 +20,6 @@ type (
 	PodGroupSchedulingFunc   = fwk.PodGroupSchedulingFunc
 )
 
-// PodGroupCycle returns the state of the cycle that places the pod's group; nil for a pod without a group.
-func PodGroupCycle(state fwk.CycleState) PodGroupCycleState {
-	return state.GetPodGroupSchedulingCycle()
-}
-
 // Kinds returns the kinds that stock plugins read in some minor versions only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }
 

@@ -263,7 +263,7 @@ func (s *Scheduler) preempt(node string, priority int32, victim *corev1.Pod) {
 	defer s.mu.Unlock()
 	s.victims = append(s.victims, victim)
 	queue := s.scheduler.SchedulingQueue
-	for _, other := range queue.NominatedPodsForNode(node) {
+	for _, other := range simhooks.NominatedPods(queue, node) {
 		if schedulingcorev1.PodPriority(other.GetPod()) < priority {
 			queue.DeleteNominatedPodIfExists(other.GetPod())
 			s.displaced = append(s.displaced, other.GetPod())

@@ -21,7 +21,7 @@ func (c *Cluster) Query(ctx context.Context, at time.Time, promQL string) (map[s
 		return nil, err
 	}
 	defer client.(api.CloseIdler).CloseIdleConnections()
-	result, _, err := promv1.NewAPI(client).Query(ctx, promQL, at)
+	result, _, err := Ask(ctx, promv1.NewAPI(client), promQL, at)
 	if err != nil {
 		return nil, fmt.Errorf("querying Prometheus for %s: %w", promQL, err)
 	}

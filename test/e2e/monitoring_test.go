@@ -137,7 +137,7 @@ func (e environment) placeAndDelete(profile string, nodes map[string]string) {
 
 func (e environment) ask(prometheus promv1.API, expression string) model.Vector {
 	e.t.Helper()
-	result, warnings, err := prometheus.Query(e.ctx, expression, model.Now().Time())
+	result, warnings, err := cluster.Ask(e.ctx, prometheus, expression, model.Now().Time())
 	if err != nil || len(warnings) > 0 {
 		e.t.Fatalf("%s: %v %v", expression, err, warnings)
 	}

@@ -3,6 +3,8 @@
 package minortest
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -12,8 +14,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-func putBack(logger klog.Logger, q *queue.PriorityQueue, info *framework.QueuedPodInfo) error {
-	return q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle())
+func putBack(ctx context.Context, q *queue.PriorityQueue, info *framework.QueuedPodInfo) error {
+	return q.AddUnschedulableIfNotPresent(klog.FromContext(ctx), info, q.SchedulingCycle())
 }
 
 // sortedNodes are the remaining nodes of a batch, the best first.

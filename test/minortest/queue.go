@@ -24,9 +24,8 @@ func older[T interface{ GetTimestamp() time.Time }](a, b T) bool {
 
 // Refuse adds the pod to the empty queue, and pops it as the scheduler does. It then puts the pod back as refused by the plugin.
 func Refuse(ctx context.Context, q *queue.PriorityQueue, pod *corev1.Pod, plugin string) error {
-	logger := klog.FromContext(ctx)
 	add(ctx, q, pod)
-	popped, err := q.Pop(logger)
+	popped, err := q.Pop(klog.FromContext(ctx))
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func Refuse(ctx context.Context, q *queue.PriorityQueue, pod *corev1.Pod, plugin
 		return fmt.Errorf("the queue returned %T, which is no pod", popped)
 	}
 	info.UnschedulablePlugins = sets.New(plugin)
-	if err := putBack(logger, q, info); err != nil {
+	if err := putBack(ctx, q, info); err != nil {
 		return err
 	}
 	q.Done(pod.UID)

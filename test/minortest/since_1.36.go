@@ -17,7 +17,7 @@ import (
 // PodGroupCycle returns the state of a cycle that places the pods of a group.
 func PodGroupCycle(testing.TB) fwk.CycleState {
 	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	SetPodGroupCycle(state, framework.NewCycleState())
 	return state
 }
 

@@ -4,17 +4,9 @@ package minortest
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
-
-func putBack(logger klog.Logger, q *queue.PriorityQueue, info *framework.QueuedPodInfo) error {
-	return q.AddUnschedulablePodIfNotPresent(logger, info, q.SchedulingCycle())
-}
 
 // sortedNodes are the nodes that are left to a batch, the best first. From Kubernetes 1.37 on, they have scores.
 type sortedNodes []string
@@ -41,12 +33,4 @@ func (n *sortedNodes) UnorderedList() []fwk.NodePluginScores {
 // EventsOfPod returns the events of a change of a pod other than the one that waits.
 func EventsOfPod(now, before *corev1.Pod) []fwk.ClusterEvent {
 	return framework.PodSchedulingPropertiesChange(now, before, false)
-}
-
-// FrameworkOn returns the options of a framework that reads the snapshot. From Kubernetes 1.37 on, preemption reads it
-// as one that it may change.
-func FrameworkOn(snapshot *cache.Snapshot) []frameworkruntime.Option {
-	return []frameworkruntime.Option{
-		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithMutableSnapshotLister(snapshot),
-	}
 }

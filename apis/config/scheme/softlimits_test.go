@@ -25,6 +25,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // softLimit is a plugin at the extension points of LoadThreshold and NodeMetrics.
@@ -70,10 +71,9 @@ func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 		))
 	}
 	client := fake.NewClientset()
-	f := check.Value(frameworkruntime.NewFramework(t.Context(), registry, &cfg.Profiles[0],
-		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()), frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0))))(t)
-	return f.ListPlugins()
+	options := append(minortest.FrameworkOn(cache.NewEmptySnapshot()), frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)))
+	return check.Value(frameworkruntime.NewFramework(t.Context(), registry, &cfg.Profiles[0], options...))(t).ListPlugins()
 }
 
 // without returns the names of the enabled plugins, in order, except one.

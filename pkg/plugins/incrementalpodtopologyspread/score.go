@@ -192,7 +192,7 @@ func (pl *IncrementalPodTopologySpread) Score(
 
 // countPods counts the pods of a node that is not the scheduler's own.
 func countPods(node fwk.NodeInfo, selector labels.Selector, namespace string) (count int64) {
-	if selector.Empty() {
+	if minor.EmptySelectsNothing && selector.Empty() {
 		return 0
 	}
 	for _, info := range node.GetPods() {

@@ -304,11 +304,10 @@ func (ix *Index) Mark() int {
 }
 
 // Count counts the pods of the namespace that the selector of one of the decision's constraints matches, for CountOn. It returns
-// the nodes with any, until the next call. As for the stock PodTopologySpread, an empty selector matches no pod, and terminating
-// pods do not count.
+// the nodes with any, until the next call. As for the stock PodTopologySpread, terminating pods do not count.
 func (ix *Index) Count(namespace string, selector labels.Selector, constraint, constraints int) []*Node {
 	ix.found = ix.found[:0]
-	if selector.Empty() {
+	if minor.EmptySelectsNothing && selector.Empty() {
 		return nil
 	}
 	for c := range ix.Candidates(namespace, selector) {

@@ -112,7 +112,7 @@ func (g *Gate) PodGroupPostFilter(
 	if err != nil {
 		return nil, unschedulable // PreFilter is not enabled, or no pod was tried
 	}
-	attempt, pods := data.(*groupAttempt), group.GetUnscheduledPods()
+	attempt, pods := data.(*groupAttempt), minor.UnscheduledPods(group)
 	attempt.order = map[*corev1.Pod]int{}
 	for i, pod := range pods {
 		attempt.order[pod] = i

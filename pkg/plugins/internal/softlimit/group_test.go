@@ -17,6 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // podGroup is a group of pods.
@@ -26,6 +27,9 @@ type podGroup struct {
 }
 
 func (g podGroup) GetUnscheduledPods() []*corev1.Pod { return g.pods }
+
+// GetAllUnscheduledPods is GetUnscheduledPods from Kubernetes 1.38 on.
+func (g podGroup) GetAllUnscheduledPods() []*corev1.Pod { return g.pods }
 
 // groupCycle is an attempt to place the pods of a group. With evicted, it is the attempt of DefaultPreemption without the pods that
 // it may evict. It returns the nodes of the pods; a pod without a node ends it.
@@ -37,7 +41,7 @@ func (c *cluster) groupCycle(t *testing.T, pods []*corev1.Pod, evicted bool) (fw
 	})
 	for _, pod := range pods {
 		state := framework.NewCycleState()
-		state.SetPodGroupSchedulingCycle(cycle)
+		minortest.SetPodGroupCycle(state, cycle)
 		for _, plugin := range slices.Sorted(maps.Keys(c.gates)) {
 			c.gates[plugin].Begin(state, pod)
 		}
@@ -147,7 +151,7 @@ func TestGate_PodGroupKeepsVictims(t *testing.T) {
 			g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, nil)
 		}
 		state := framework.NewCycleState()
-		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+		minortest.SetPodGroupCycle(state, framework.NewCycleState())
 		g.Begin(state, pods[0])
 		g.AddPod(t.Context(), state, pods[0], nil, node)
 		check.Equal(t, tc.name+": passes", tc.repeated, g.Filter(state, pods[0], node, "above the line").IsSuccess())

@@ -1,0 +1,17 @@
+//go:build kubernetes_1_38
+
+package minor
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PodGroupCycle returns the state of the cycle that places the pod's group; nil for a pod without a group.
+func PodGroupCycle(state fwk.CycleState) PodGroupCycleState { return state.GetPodGroupCycleState() }
+
+// UnscheduledPods returns the pods of the group that its cycle places.
+func UnscheduledPods(group PodGroupInfo) []*corev1.Pod { return group.GetAllUnscheduledPods() }
+
+// EmptySelectsNothing reports whether PodTopologySpread counts no pod for an empty selector.
+const EmptySelectsNothing = false

@@ -1,0 +1,16 @@
+//go:build !kubernetes_1_38
+
+package cluster
+
+import (
+	"context"
+	"time"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+// Ask runs an instant query at a moment.
+func Ask(ctx context.Context, prometheus promv1.API, promQL string, at time.Time) (model.Value, promv1.Warnings, error) {
+	return prometheus.Query(ctx, promQL, at)
+}
