@@ -195,9 +195,30 @@ func limitOf(requirements *corev1.ResourceRequirements, r load.Resource) float64
 	return math.Inf(1)
 }
 
-// SpecLimit sums the pod's limits, in milliCPU or bytes, as the scheduler sums requests. It does not allocate.
-// A container without a limit counts zero.
-func SpecLimit(pod *corev1.Pod, r load.Resource) float64 { return podSum(pod, r, limitsOf) }
+// SpecLimit sums the pod's limits, in milliCPU or bytes, as the scheduler sums requests. It does not allocate. If a container, an init
+// container included, has no limit, the sum is 0, unless the pod as a whole has one. So do component-helpers from Kubernetes 1.38 on.
+func SpecLimit(pod *corev1.Pod, r load.Resource) float64 {
+	if !isLimited(&pod.Spec, r) {
+		return 0
+	}
+	return podSum(pod, r, limitsOf)
+}
+
+func isLimited(spec *corev1.PodSpec, r load.Resource) bool {
+	if spec.Resources != nil {
+		if _, ok := quantityIn(spec.Resources.Limits, r); ok {
+			return true
+		}
+	}
+	for _, containers := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range containers {
+			if amountIn(containers[i].Resources.Limits, r) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // isDefaulted reports whether the API server set the pod-level request from the containers' requests.
 // It does so for a pod with a pod-level limit of another resource. The containers' own resources count instead.

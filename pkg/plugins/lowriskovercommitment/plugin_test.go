@@ -99,10 +99,10 @@ func TestScore(t *testing.T) {
 			name: "a pod without a limit counts with its request", load: loadsOf{"a": steady, "b": steady}, onA: list{podOf("x", "4", "")},
 			onB: list{podOf("z", "4", "6")}, pod: podOf("p", "1", "5"), want: points{"a": 88, "b": 75},
 		},
-		// a: requests 4 + 1, limits 6 + 4: (10 − 8) / (10 − 5) = 0.4, halved.
+		// a: requests 4 + 1, limits 4 + 5: (9 − 8) / (9 − 5) = 0.25, halved.
 		{
-			name: "the limits of some containers count", load: loadsOf{"a": steady, "b": steady},
-			onA: list{twoContainers()}, pod: podOf("p", "1", "4"), want: points{"a": 80, "b": 100},
+			name: "the limits of some containers are no limit", load: loadsOf{"a": steady, "b": steady},
+			onA: list{twoContainers()}, pod: podOf("p", "1", "5"), want: points{"a": 88, "b": 100},
 		},
 		// Limits, both: 6 + min(8, 10·1), (14 − 8) / (14 − 5) = 0.667, halved. Load, a: a sixth.
 		{
