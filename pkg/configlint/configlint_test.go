@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
@@ -308,6 +309,17 @@ func TestCheck_LimitsEvictForGroups(t *testing.T) {
 	} {
 		check.Equal(t, gates, want, findingsOf(t, config, "--feature-gates="+gates))
 	}
+}
+
+// Before an upgrade, the gate is told of; afterwards the scheduler does not start.
+func TestCheck_RemovedGates(t *testing.T) {
+	_, known := utilfeature.DefaultMutableFeatureGate.GetAll()["InPlacePodVerticalScaling"]
+	want := []finding.Finding{{
+		Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !known, Details: []any{"gate", "InPlacePodVerticalScaling"},
+		Advice: "remove InPlacePodVerticalScaling=true from --feature-gates before you upgrade to Kubernetes 1.38",
+	}}
+	gates := "--feature-gates=kube:GenericWorkload=true,kube:InPlacePodVerticalScaling=true,kube:PodLevelResources=true"
+	check.Equal(t, "findings", want, findingsOf(t, "", gates))
 }
 
 func TestCheck_WithoutFlags(t *testing.T) {

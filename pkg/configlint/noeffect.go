@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
@@ -125,13 +127,49 @@ func overriddenFields(
 	return findings
 }
 
+// gatesOf returns the feature gates that the flags set, such as GenericWorkload=true.
+func gatesOf(flags *pflag.FlagSet) []string {
+	if flags == nil {
+		return nil
+	}
+	flag := flags.Lookup("feature-gates")
+	if flag == nil {
+		return nil
+	}
+	return strings.FieldsFunc(flag.Value.String(), func(r rune) bool { return r == ',' || r == ':' }) // kube:a=true,kube:b=true
+}
+
+// gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0: those
+// of pkg/features in k8s.io/kubernetes, apiserver and apiextensions-apiserver.
+const gone = `
+	AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds CRDValidationRatcheting
+	CustomResourceFieldSelectors DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout
+	InPlacePodVerticalScaling JobManagedBy KubeletTracing MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator
+	NFTablesProxyMode NodeSwap PodGroupPreemptionPolicy PodSchedulingReadiness PreferSameTrafficDistribution
+	RecoverVolumeExpansionFailure SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
+	ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo SupplementalGroupsPolicy SystemdWatchdog WinDSR
+	WinOverlay WindowsHostNetwork`
+
+// removedGates reports gates that end a scheduler of the next minor, which does not know them.
+func removedGates(flags *pflag.FlagSet) (findings []finding.Finding) {
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for _, set := range gatesOf(flags) {
+		gate, _, _ := strings.Cut(set, "=")
+		if slices.Contains(strings.Fields(gone), gate) {
+			_, has := known[featuregate.Feature(gate)]
+			findings = append(findings, finding.Finding{
+				Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !has, Details: []any{"gate", gate},
+				Advice: "remove " + set + " from --feature-gates before you upgrade to Kubernetes 1.38",
+			})
+		}
+	}
+	return findings
+}
+
 // evictingLimits reports limits beside preemption for pod groups as Kubernetes 1.36 has it: no other plugin can act before it.
 func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Options) (findings []finding.Finding) {
 	const gate = "WorkloadAwarePreemption"
-	if o.Flags == nil {
-		return nil
-	}
-	if gates := o.Flags.Lookup("feature-gates"); gates == nil || !strings.Contains(gates.Value.String(), gate+"=true") {
+	if !slices.Contains(gatesOf(o.Flags), gate+"=true") {
 		return nil
 	}
 	for i := range cfg.Profiles {
