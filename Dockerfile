@@ -3,6 +3,7 @@
 # `make image` fills in the arguments. make image PINNED=1 GO_IMAGE=NAME@sha256:... BASE=NAME@sha256:... refuses tags, which anyone with
 # access to their registry can move. `make release` makes the images of a release without this file, on scratch: change user,
 # entrypoint and labels in hack/release/image.go too.
+# Where a minor of Kubernetes needs a newer Go, make downloads it.
 ARG GO_IMAGE=docker.io/library/golang:1.26
 # Any base works, scratch included: the image uses nothing of it.
 ARG BASE=gcr.io/distroless/static-debian12:nonroot

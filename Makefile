@@ -3,12 +3,13 @@ SHELL := /bin/bash -o pipefail
 MODULE := github.com/plimsoll-scheduler/plimsoll
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# KUBERNETES chooses the minor version of Kubernetes: make build KUBERNETES=1.35. go.mod is that of the newest, which is the default;
-# hack/kubernetes has those of the others.
+# KUBERNETES chooses the minor version of Kubernetes: make build KUBERNETES=1.35. go.mod is that of the newest that is released, which is
+# the default; hack/kubernetes has those of the others. No release has the previews among them, such as v1.38.0-beta.0.
 kube_mod = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2; exit}' $(1))
 minor = $(subst $() ,.,$(wordlist 1,2,$(subst ., ,$(1:v%=%))))
 newest := $(call minor,$(call kube_mod,go.mod))
-older := $(notdir $(patsubst %/,%,$(dir $(wildcard hack/kubernetes/*/go.mod))))
+others := $(notdir $(patsubst %/,%,$(dir $(wildcard hack/kubernetes/*/go.mod))))
+previews := $(foreach minor,$(others),$(if $(findstring -,$(call kube_mod,hack/kubernetes/$(minor)/go.mod)),$(minor)))
 KUBERNETES ?= $(newest)
 ifeq ($(KUBERNETES),)
 override KUBERNETES := $(newest)
@@ -17,10 +18,10 @@ endif
 tested := $(KUBERNETES)
 ifeq ($(KUBERNETES)$(filter-out test,$(MAKECMDGOALS)),all)
 override KUBERNETES := $(newest)
-tested := $(newest) $(older)
+tested := $(newest) $(others)
 endif
-ifeq ($(filter $(older) $(newest),$(subst $() ,+,$(KUBERNETES))),)
-$(error KUBERNETES is "$(KUBERNETES)", but must be one of $(strip $(older) $(newest)))
+ifeq ($(filter $(others) $(newest),$(subst $() ,+,$(KUBERNETES))),)
+$(error KUBERNETES is "$(KUBERNETES)", but must be one of $(strip $(others) $(newest)))
 endif
 # All other targets work on the newest minor, or on all of them.
 with_minor := build test playground image download
@@ -48,6 +49,8 @@ modfile := hack/kubernetes/$(KUBERNETES)/go.mod
 BIN := bin/$(KUBERNETES)/
 minor_flags := -modfile=$(modfile) -tags=kubernetes_$(subst .,_,$(KUBERNETES))
 endif
+# A minor may need a newer Go, which go downloads.
+toolchain := $(shell awk '$$1 == "toolchain" {print "GOTOOLCHAIN=" $$2}' $(modfile))
 
 # PGO=1 builds as a release does: with a profile of the scheduler's processor time. That makes the scheduler faster, but compiles all
 # packages apart from those of other builds.
@@ -75,19 +78,19 @@ help: ## show this text
 
 # For the Dockerfile, so that a change of the source downloads nothing.
 download:
-	go mod download $(if $(filter-out go.mod,$(modfile)),-modfile=$(modfile))
+	$(toolchain) go mod download $(if $(filter-out go.mod,$(modfile)),-modfile=$(modfile))
 
 # The same source, Go and VERSION make the same programs in any folder, with git or without; VERSION names the commit.
 build: export LDFLAGS := $(LDFLAGS)
 build: ## build bin/kube-scheduler, bin/load-watcher, bin/rebalancer and bin/kubectl-plimsoll (KUBERNETES=1.35 builds bin/1.35/...; PGO=1 builds as a release does)
-	go build $(minor_flags) $(build_flags) -buildvcs=false -ldflags "$$LDFLAGS" -o $(BIN) $(PROGRAMS)
+	$(toolchain) go build $(minor_flags) $(build_flags) -buildvcs=false -ldflags "$$LDFLAGS" -o $(BIN) $(PROGRAMS)
 
 image: export VERSION := $(VERSION)
 image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)
 	@hack/image.sh $(BIN)
 
 # The minor versions of Kubernetes and the platforms of a release; leave some out for a try. Schedulers and images are for Linux only.
-KUBERNETES_MINORS ?= $(older) $(newest)
+KUBERNETES_MINORS ?= $(filter-out $(previews),$(others)) $(newest)
 PLATFORMS ?= linux/amd64 linux/arm64 linux/ppc64le linux/s390x darwin/amd64 darwin/arm64 windows/amd64
 DIST ?= dist
 
@@ -110,14 +113,14 @@ bin/release:
 
 playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up, SCENARIOS=all shows moves too)
 	@echo 'building the playground, which takes two minutes the first time'
-	@GOGC=400 go build $(minor_flags) -o $(BIN)playground ./test/playground
+	@$(toolchain) GOGC=400 go build $(minor_flags) -o $(BIN)playground ./test/playground
 	@$(BIN)playground
 
 check: ## check a change in three minutes: linters, prose, generated files, and the unit tests that it affects
 	@hack/check.sh
 
 # SUITES selects some of unit, e2e, fuzz, soak and release. Tests run make for one minor, so they must not inherit KUBERNETES=all.
-test: ## run all tests of a minor: unit tests, end to end on a real control plane, and long ones (SUITES="unit e2e" for some; KUBERNETES=all also runs the core of each older minor)
+test: ## run all tests of a minor: unit tests, end to end on a real control plane, and long ones (SUITES="unit e2e" for some; KUBERNETES=all also runs the core of each other minor)
 	@MAKEFLAGS= KUBERNETES='$(tested)' hack/test.sh $(SUITES)
 
 fuzz: ## fuzz the parsers of all that comes from outside, each for a minute (FUZZTIME=1h for longer)

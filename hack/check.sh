@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks a change: that everything compiles, linters, prose, generated files, and unit tests, of the files that differ from BASE. By
 # default that is where the branch left origin/main, or main. Settings of the linters and of Vale check everything. Pages are tested in
-# a browser, and charts rendered, only if they or what they are made of changed. Older minors of Kubernetes are not compiled.
+# a browser, and charts rendered, only if they or what they are made of changed. Other minors of Kubernetes are not compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -18,17 +18,22 @@ for module in . test/{cluster,servers}/parts/* hack/release hack/tools/*; do
 		go list -m -u -mod=readonly -f '{{if .Update}}{{.Path}} {{.Version}} {{.Update.Version}}{{end}}' "${direct[@]}"
 	) | awk -v module="$module" 'NF {printf "%-30s %-50s %-25s %s\n", module, $1, $2, $3}'
 done
-versions=$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | grep -E '^v[0-9.]+$' | sort --version-sort)
+versions=$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | grep -E '^v[0-9.]+(-(beta|rc)\.[0-9]+)?$')
+releases=$(grep -v -e - <<<"$versions")
+# newest: prints the newest version of those that it reads. A pre-release is older than its release.
+newest() { tr -- - '~' | sort --version-sort | tail -1 | tr '~' -; }
 for file in hack/kubernetes/*/go.mod go.mod; do
 	version=$(awk '$1 == "k8s.io/kubernetes" {print $2; exit}' "$file")
+	known=$releases
+	if [[ $version == *-* ]]; then known=$versions; fi
 	# The proxy's list can be incomplete, so the version in go.mod is added to it.
-	latest=$( (echo "$version"; grep "^${version%.*}\." <<<"$versions" || true) | sort --version-sort | tail -1)
+	latest=$( (echo "$version"; grep "^$(cut -d . -f 1,2 <<<"$version")\." <<<"$known" || true) | newest)
 	if [[ $latest != "$version" ]]; then
 		printf '%-30s %-50s %-25s %s\n' "$(dirname "$file")" k8s.io/kubernetes "$version" "$latest"
 	fi
 done
 newest=$version # of the root's go.mod, the last of the loop
-latest=$( (echo "$newest"; echo "$versions") | sort --version-sort | tail -1)
+latest=$( (echo "$newest"; echo "$releases") | newest)
 if [[ ${latest%.*} != "${newest%.*}" ]]; then
 	echo "A new minor version of Kubernetes: $latest. See hack/kubernetes/README.md."
 fi

@@ -12,7 +12,7 @@ servers="victoria-metrics thanos otelcol"
 # version MODULE FILE: prints the version of a module that a go.mod pins.
 version() { awk -v module="$1" '$1 == "require" {$1 = ""; $0 = $0} $1 == module {print $2; exit}' "$2"; }
 
-modfile=go.mod bin=$PWD/bin minor_flags=()
+modfile=go.mod bin=$PWD/bin minor_flags=() newer_go='' borrowed=''
 newest=$(version k8s.io/kubernetes go.mod)
 if [[ -n ${KUBERNETES:-} && $newest != "v$KUBERNETES."* ]]; then
 	modfile=hack/kubernetes/$KUBERNETES/go.mod bin=$PWD/bin/$KUBERNETES
@@ -21,6 +21,10 @@ if [[ -n ${KUBERNETES:-} && $newest != "v$KUBERNETES."* ]]; then
 		echo "hack/parts.sh: KUBERNETES is \"$KUBERNETES\", but must be the minor of $newest, or one of hack/kubernetes" >&2
 		exit 1
 	fi
+	newer_go=$(awk '$1 == "toolchain" {print $2}' "$modfile")
+	if [[ -n $newer_go ]]; then export GOTOOLCHAIN=$newer_go; fi
+	# A preview, some modules of which the module proxy refuses.
+	if grep -q '^	k8s.io/apiextensions-api ' "$modfile"; then borrowed="kube-apiserver kubectl"; fi
 fi
 kubernetes=$(version k8s.io/kubernetes "$modfile")
 IFS=. read -r major minor _ <<<"${kubernetes#v}"
@@ -66,8 +70,12 @@ build() {
 	local program=$bin/$1 pinned='' wanted output start=$SECONDS
 	describe "$1"
 	if [[ -n $module ]]; then
+		if [[ " $borrowed " == *" $1 "* ]]; then
+			echo "$1 of Kubernetes $kubernetes cannot be built: that of $newest takes its place" >&2
+			module=
+		fi
 		if [[ $module != k8s.io/kubernetes && ${#minor_flags[@]} -gt 0 ]]; then # it is the same for all minors
-			KUBERNETES='' hack/parts.sh "$1" >/dev/null
+			(if [[ -n $newer_go ]]; then unset GOTOOLCHAIN; fi && KUBERNETES='' hack/parts.sh "$1" >/dev/null)
 			if [[ ! bin/$1 -ef $program ]]; then ln -f "bin/$1" "$program"; fi
 			return
 		fi

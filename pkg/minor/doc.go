@@ -1,3 +1,3 @@
 // Package minor hides the differences between Kubernetes' minor versions for plugins. The packages below do so for pod usage and
-// simulation. A build for an older minor version has a tag such as kubernetes_1_35; a build for the newest has none.
+// simulation. A build for another minor version than the default has a tag such as kubernetes_1_35.
 package minor

@@ -14,7 +14,10 @@ import (
 
 const root = "../.."
 
-var required = regexp.MustCompile(`(?m)^\s*(?:require )?k8s\.io/kubernetes (v1\.\d+\.\d+)$`)
+var (
+	required  = regexp.MustCompile(`(?m)^\s*(?:require )?k8s\.io/kubernetes (v1\.\d+\.\d+(?:-\S+)?)$`)
+	toolchain = regexp.MustCompile(`(?m)^toolchain (\S+)$`)
+)
 
 func version(t *testing.T, mod string) string {
 	t.Helper()
@@ -25,11 +28,20 @@ func version(t *testing.T, mod string) string {
 	return match[1]
 }
 
+// toolchainOf returns the Go that a go.mod needs, if it is newer than the default.
+func toolchainOf(t *testing.T, file string) string {
+	t.Helper()
+	if match := toolchain.FindSubmatch(check.Value(os.ReadFile(filepath.Join(root, file)))(t)); match != nil {
+		return string(match[1])
+	}
+	return ""
+}
+
 func versions(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "hack", "kubernetes", "*", "go.mod"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("go.mod of older minors: %v, %v", files, err)
+		t.Fatalf("go.mod of other minors: %v, %v", files, err)
 	}
 	byFile := map[string]string{}
 	for _, file := range append(files, filepath.Join(root, "go.mod")) {
@@ -40,12 +52,12 @@ func versions(t *testing.T) map[string]string {
 	return byFile
 }
 
-// printingGo returns a folder with a go that prints the arguments of go build. It runs all other commands.
+// printingGo returns a folder with a go that prints GOTOOLCHAIN and the arguments of go build. It runs all other commands.
 func printingGo(t *testing.T) string {
 	t.Helper()
 	program := check.Value(exec.LookPath("go"))(t)
 	dir := t.TempDir()
-	script := "#!/bin/sh\nif [ \"$1\" = build ]; then for argument; do printf \"'%s' \" \"$argument\"; done; else exec '" + program + "' \"$@\"; fi\n"
+	script := "#!/bin/sh\nif [ \"$1\" = build ]; then printf \"GOTOOLCHAIN=%s \" \"$GOTOOLCHAIN\"; for argument; do printf \"'%s' \" \"$argument\"; done; else exec '" + program + "' \"$@\"; fi\n"
 	check.OK(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
 	return dir
 }
@@ -59,7 +71,7 @@ func makeOutput(t *testing.T, args ...string) (string, error) {
 	cmd.Dir = root
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return slices.Contains([]string{"KUBERNETES", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GOFLAGS"}, name)
+		return slices.Contains([]string{"KUBERNETES", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GOFLAGS", "GOTOOLCHAIN"}, name)
 	})
 	cmd.Env = append(cmd.Env, "PATH="+printingGo(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	output, err := cmd.CombinedOutput()
@@ -85,9 +97,10 @@ func TestMakefile_BuildOfMinor(t *testing.T) {
 			commands = append(commands, []string{"build"}, []string{"build", "KUBERNETES="})
 			want = append(want, "'-o' 'bin/' ")
 			unwanted = []string{"-modfile", "-tags"}
+			want = append(want, "GOTOOLCHAIN= ")
 		} else {
 			want = append(want, "'-modfile="+file+"' ", "'-tags=kubernetes_"+strings.ReplaceAll(minor, ".", "_")+"' ",
-				"'-o' 'bin/"+minor+"/' ")
+				"'-o' 'bin/"+minor+"/' ", "GOTOOLCHAIN="+toolchainOf(t, file)+" ")
 		}
 		for _, command := range commands {
 			t.Run(strings.Join(command, " "), func(t *testing.T) {
@@ -102,6 +115,24 @@ func TestMakefile_BuildOfMinor(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A release has no previews.
+func TestMakefile_Release(t *testing.T) {
+	output, err := makeOutput(t, "-p", "-n", "release")
+	check.OK(t, err)
+	var want []string
+	for _, version := range versions(t) {
+		if !strings.Contains(version, "-") {
+			want = append(want, minorOf(version))
+		}
+	}
+	slices.Sort(want)
+	match := regexp.MustCompile(`(?m)^release: KUBERNETES_MINORS := (.*)$`).FindStringSubmatch(output)
+	if match == nil {
+		t.Fatalf("make has no KUBERNETES_MINORS:\n%s", output)
+	}
+	check.Equal(t, "minors of a release", want, strings.Fields(match[1]))
 }
 
 func TestMakefile_RefusesKubernetes(t *testing.T) {

@@ -30,6 +30,8 @@ func newRepository(t *testing.T) repository {
 	r.write("hack/parts.sh", string(check.Value(os.ReadFile(filepath.Join(filepath.Dir(string(script)), "hack", "parts.sh")))(t)), 0o755)
 	r.write("go.mod", "module example.com/test\n\nrequire (\n\tgo.etcd.io/etcd/server/v3 v3.7.0 // indirect\n\tk8s.io/kubernetes v1.37.3\n)\n", 0o644)
 	r.write("hack/kubernetes/1.35/go.mod", "module example.com/test\n\nrequire k8s.io/kubernetes v1.35.4\n", 0o644)
+	r.write("hack/kubernetes/1.38/go.mod", "module example.com/test\n\ntoolchain go1.27.3\n\nrequire k8s.io/kubernetes v1.38.0-beta.0\n\n"+
+		"exclude (\n\tk8s.io/apiextensions-api v0.38.0-beta.0\n)\n", 0o644)
 	r.write("test/cluster/parts/kwok/go.mod", "module example.com/kwok\n\nrequire sigs.k8s.io/kwok v0.8.0\n", 0o644)
 	r.write("stubs/go", `#!/bin/sh
 if [ "$1" = env ]; then echo linux; echo arm64; exit; fi
@@ -83,6 +85,8 @@ func TestParts_Stamp(t *testing.T) {
 	check.Equal(t, "stamp", "package k8s.io/kubernetes/cmd/kubectl\nversion v1.37.3\nplatform linux/arm64\nflag -ldflags="+versions[1:]+"\n",
 		r.read("bin/kubectl.stamp"))
 	check.Contains(t, r.read("bin/kwok.stamp"), "\nversion v0.8.0 of go.mod ")
+	r.write("hack/kubernetes/1.38/go.mod", "module example.com/test\n\ntoolchain go1.27.3\n\nrequire k8s.io/kubernetes v1.38.0-beta.0\n\n"+
+		"exclude (\n\tk8s.io/apiextensions-api v0.38.0-beta.0\n)\n", 0o644)
 	r.write("test/cluster/parts/kwok/go.mod", "module example.com/kwok\n\nrequire sigs.k8s.io/kwok v0.8.0\n// another library\n", 0o644)
 	if _, calls := r.build("", "kwok", "kubectl"); len(calls) != 1 || !strings.HasSuffix(calls[0], "/cmd/kwok") {
 		t.Errorf("with another go.mod of kwok, go is called for %q", calls)
@@ -167,6 +171,23 @@ func TestParts_OlderMinor(t *testing.T) {
 	shared := check.Value(os.Stat(filepath.Join(r.root, "bin/kwok")))(t)
 	if err != nil || !os.SameFile(own, shared) {
 		t.Errorf("kwok is not linked: %v", err)
+	}
+}
+
+// TestParts_Preview borrows from the default minor what cannot be built, and builds the rest by the Go that the preview needs.
+func TestParts_Preview(t *testing.T) {
+	r := newRepository(t)
+	r.write("stubs/go", strings.Replace(r.read("stubs/go"), "$CGO_ENABLED $*", "go=$GOTOOLCHAIN $*", 1), 0o755)
+	dir, calls := r.build("1.38", "kube-apiserver", "kwok", "kube-scheduler")
+	check.Equal(t, "folder", "bin/1.38", dir)
+	for i, want := range []string{"go= build", "go= build", "go=go1.27.3 build -modfile"} {
+		check.Contains(t, calls[i], want)
+	}
+	check.Contains(t, calls[0], "gitVersion=v1.37.3")
+	check.Contains(t, calls[2], "gitVersion=v1.38.0-beta.0", "gitMinor=38", "-tags=kubernetes_1_38")
+	own := check.Value(os.Stat(filepath.Join(r.root, "bin/1.38/kube-apiserver")))(t)
+	if !os.SameFile(own, check.Value(os.Stat(filepath.Join(r.root, "bin/kube-apiserver")))(t)) {
+		t.Error("kube-apiserver is not that of the default minor")
 	}
 }
 
