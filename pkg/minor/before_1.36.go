@@ -22,3 +22,6 @@ func IsPodGroupCycle(fwk.CycleState) bool { return false }
 
 // InPodGroup returns false: before Kubernetes 1.36, pods have no group.
 func InPodGroup(*corev1.Pod) bool { return false }
+
+// PodGroupOf returns an empty name.
+func PodGroupOf(*corev1.Pod) string { return "" }

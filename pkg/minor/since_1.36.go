@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 )
 
 // EventRecorder is what a scheduler records events with.
@@ -18,6 +19,14 @@ type DoneChecker = cache.DoneChecker
 // IsPodGroupCycle reports whether the cycle places the pods of a group one by one. Such cycles change NodeInfos without a new
 // generation. Pod groups are placed as one from Kubernetes 1.36 on.
 func IsPodGroupCycle(state fwk.CycleState) bool { return state.IsPodGroupSchedulingCycle() }
+
+// PodGroupOf returns the name of the group of InPodGroup, which is in the pod's namespace; empty if the pod has none.
+func PodGroupOf(pod *corev1.Pod) string {
+	if !InPodGroup(pod) {
+		return ""
+	}
+	return ptr.Deref(pod.Spec.SchedulingGroup.PodGroupName, "")
+}
 
 // InPodGroup reports whether the pod belongs to a group that is placed as one.
 func InPodGroup(pod *corev1.Pod) bool { return pod.Spec.SchedulingGroup != nil }
