@@ -6,7 +6,7 @@
 //   - If Parallelism is above 1, the order of goroutines decides which nodes a sample contains.
 //   - DefaultPreemption breaks ties at random, and uses the real time for victims without a status.startTime.
 //
-// Not simulated are extenders, Permit, binding, pod groups and the feature gate OpportunisticBatching.
+// Not simulated are extenders, Permit, binding and the feature gate OpportunisticBatching. See PlaceGroup for pod groups.
 package sim
 
 import (
