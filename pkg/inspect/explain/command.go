@@ -47,6 +47,8 @@ A file holds one Pod, or one workload whose next pod is explained. The pod gets 
 and LimitRange defaults. For RuntimeClasses, other admission plugins and webhooks, let the API server admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 
+The waiting pods of a pod group are also placed together, to see whether its minimum fits.
+
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
 Exit codes: 0 each pod fits some node, 1 a pod fits none without preemption, 2 unknown.`,

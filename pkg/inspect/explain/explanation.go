@@ -29,6 +29,8 @@ type Explanation struct {
 	// Candidates are the best nodes that passed all filters, the best first.
 	Candidates []sim.NodeResult `json:"candidates"`
 	Decision   Decision         `json:"decision"`
+	// Group is set for a pod of a pod group.
+	Group *cluster.PodGroup `json:"group,omitempty"`
 	// Preemption is set where no node passed and PostFilter plugins were asked.
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Placement is set for a pod that has a node.
@@ -46,7 +48,11 @@ type Explanation struct {
 }
 
 // Fits implements Result.
-func (r *Explanation) Fits() bool { return len(r.Decision.Nodes) > 0 }
+func (r *Explanation) Fits() bool {
+	g := r.Group
+	unplaced := g.Incomplete() || g != nil && g.Trial != nil && g.Trial.Placed == 0
+	return len(r.Decision.Nodes) > 0 && (r.Pod.Node != "" || !unplaced)
+}
 
 // Pod is the pod that is explained.
 type Pod struct {

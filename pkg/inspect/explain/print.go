@@ -51,6 +51,9 @@ func (r *Explanation) Print(p *terminal.Printer) {
 	}
 	x.Printf("\n")
 	x.decision()
+	if r.Group != nil {
+		x.Printf("%s\n", r.Group.Message)
+	}
 	for _, note := range r.Notes {
 		x.Printf("Note: %s\n", note)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
@@ -68,6 +69,8 @@ type run struct {
 	usages sim.MeasuredUsage
 	// unread says why the usage of pods is not known; empty if it is.
 	unread string
+	// groups has the pod group of the pod, if any.
+	groups cluster.PodGroups
 }
 
 // Run explains where the scheduler of the cluster would place a pod, or the pods of a workload or namespace.
@@ -106,6 +109,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 	}
 	if pod, ok := object.(*corev1.Pod); ok {
 		origin, notes := x.origin(ctx, pod)
+		x.readGroup(ctx, pod)
 		return x.pod(ctx, pod, origin, notes)
 	}
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
@@ -132,6 +136,7 @@ func (r *Request) explainLent(
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
 	origin, notes := x.origin(ctx, pod)
+	x.readGroup(ctx, pod)
 	var read func(context.Context) sim.MeasuredUsage
 	explain := func(cluster *cluster.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
@@ -205,7 +210,47 @@ func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	x.readGroup(ctx, pod)
+	x.groups.Add(m.PodGroups)
 	return x.explain(ctx, Options{Pod: pod, Top: x.Top, Compare: x.Compare}, notes)
+}
+
+func (x *run) readGroup(ctx context.Context, pod *corev1.Pod) {
+	x.groups = x.connection.PodGroups(ctx, x.objects, []*corev1.Pod{pod})
+}
+
+// tryGroup returns the group of the pod, after its waiting pods were placed together and taken off again; nil if it has none.
+func (x *run) tryGroup(ctx context.Context, c *cluster.Cluster, o *Options) (*cluster.PodGroup, error) {
+	group := x.groups.Of(o.Pod)
+	if group == nil {
+		return nil, nil
+	}
+	members, err := c.Informers().Core().V1().Pods().Lister().Pods(o.Pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	if !o.InCluster {
+		members = append(members, o.Pod)
+	}
+	x.groups.Count(members)
+	members = slices.DeleteFunc(members, func(pod *corev1.Pod) bool {
+		waits := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0
+		return x.groups.Of(pod) != group || !waits
+	})
+	if group.Incomplete() || len(members) == 0 {
+		return group, nil
+	}
+	slices.SortFunc(members, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for i, pod := range members {
+		members[i] = x.withScheduler(pod).DeepCopy()
+		members[i].Status.NominatedNodeName = ""
+	}
+	placed, err := c.PlaceGroup(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	group.Try(len(placed.Placed), len(placed.Victims))
+	return group, placed.Undo(ctx)
 }
 
 func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanation, error) {
@@ -221,11 +266,19 @@ func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanat
 		x.measure(ctx, cluster, o.Pod)
 	}
 	o.Measured = x.usages
+	group, err := x.tryGroup(ctx, cluster, &o)
+	if err != nil {
+		return nil, err
+	}
 	explanation, err := Explain(ctx, cluster.Scheduler, o)
 	if err != nil {
 		return nil, err
 	}
 	explanation.Configuration = x.configuration.Origin
+	if group != nil {
+		group.Message = group.String()
+		explanation.Group = group
+	}
 	explanation.Notes = slices.Concat(explanation.Notes, notes, x.notesOn(cluster, explanation.ExpectedUsage))
 	return explanation, nil
 }

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -52,6 +53,8 @@ type Manifest struct {
 	DaemonSets []*appsv1.DaemonSet
 	// Services matter because the scheduler spreads the pods of a Service by default.
 	Services []*corev1.Service
+	// PodGroups have the lowest number of pods that are placed together, by namespace/name.
+	PodGroups map[string]int
 	// Ignored names the other objects, such as "ConfigMap shop/settings".
 	Ignored []string
 }
@@ -69,7 +72,7 @@ func ReadFile(name string, stdin io.Reader, namespace string) (*Manifest, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{}
+	m := &Manifest{PodGroups: map[string]int{}}
 	for _, info := range infos {
 		object := info.Object.(*unstructured.Unstructured)
 		if err := m.add(object, namespace); err != nil {
@@ -86,6 +89,11 @@ func ReadFile(name string, stdin io.Reader, namespace string) (*Manifest, error)
 func (m *Manifest) add(object *unstructured.Unstructured, namespace string) error {
 	if object.GetAPIVersion() == "" {
 		return errors.New("apiVersion is missing")
+	}
+	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: schedulingv1.GroupName, Kind: "PodGroup"}) {
+		minCount, _, err := unstructured.NestedInt64(object.Object, "spec", "schedulingPolicy", "gang", "minCount")
+		m.PodGroups[cmp.Or(object.GetNamespace(), namespace)+"/"+object.GetName()] = int(minCount)
+		return err
 	}
 	typed, err := scheme.Scheme.New(object.GroupVersionKind())
 	if runtime.IsNotRegisteredError(err) {

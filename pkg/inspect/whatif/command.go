@@ -167,7 +167,7 @@ You can combine changes. They are made in this order:
      their owners recreate them, then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets,
      ReplicationControllers, StatefulSets, Jobs, CronJobs, Lists of them, and several documents. Its pods are placed
      beside running pods. Preempted pods are placed again. --fewer removes running pods of the workload,
-     in the order of its controller.
+     in the order of its controller. Of a pod group, all pods are placed for which there is room, or none below its minimum.
 
 The result is what the scheduler would do if all of this happened now, at once:
   - No time passes. The expected usage of a placed pod is pending on its node.

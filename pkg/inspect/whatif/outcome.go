@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
@@ -40,8 +41,10 @@ type Outcome struct {
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.
-	Unschedulable []Group     `json:"unschedulable,omitempty"`
-	Placements    []Placement `json:"placements,omitempty"`
+	Unschedulable []Group `json:"unschedulable,omitempty"`
+	// Groups are the pod groups of which pods were to be placed.
+	Groups     []*cluster.PodGroup `json:"groups,omitempty"`
+	Placements []Placement         `json:"placements,omitempty"`
 	// Notes say what may differ in the real cluster under this configuration, a line each.
 	Notes []string `json:"notes,omitempty"`
 
@@ -138,6 +141,9 @@ type Placement struct {
 // report completes the outcome once all pods are decided.
 func (r *run) report(ctx context.Context) (err error) {
 	out := r.Outcome
+	for _, group := range out.Groups {
+		group.Message = group.String()
+	}
 	if len(out.Preempted) > 0 {
 		out.note("Preempted: %s", text.FirstN(out.Preempted))
 	}
@@ -242,6 +248,9 @@ func (r *Report) Print(p *terminal.Printer) {
 			p.Printf("%s\n", change)
 		}
 		p.Printf("%s\n", o.summary())
+		for _, group := range o.Groups {
+			p.Printf("%s\n", group.Message)
+		}
 		r.printNodes(p, o.Nodes)
 		printUnschedulable(p, o.Unschedulable)
 		notes := slices.Concat(r.Notes, o.Notes)

@@ -64,6 +64,7 @@ type experiment struct {
 	conn    *cluster.Connection
 	objects []runtime.Object
 	plan    *Plan
+	groups  cluster.PodGroups
 }
 
 // Run places the pods of the scenario.
@@ -120,12 +121,16 @@ func (e *experiment) makePlan(ctx context.Context) error {
 		return err
 	}
 	e.objects = objects.All
-	e.noteMissing(objects.Missing)
 	if e.plan, err = NewPlan(objects.All, e.Scenario); err != nil {
 		return cluster.OptionErrorf("%w", err)
 	}
 	e.Changes, e.Lost = e.plan.Changes, e.plan.Lost
-	return nil
+	e.groups = e.conn.PodGroups(ctx, objects, e.plan.pods())
+	e.noteMissing(objects.Missing)
+	if e.Scenario.Manifest != nil {
+		e.groups.Add(e.Scenario.Manifest.PodGroups)
+	}
+	return ctx.Err()
 }
 
 // place runs the plan, and adds the outcome to the report.
@@ -148,7 +153,7 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 		}
 	}
 	out, err := e.plan.Run(ctx, cluster.Scheduler,
-		RunOptions{Profiles: configuration.ProfileNames(), Usages: usages, Progress: e.Progress})
+		RunOptions{Profiles: configuration.ProfileNames(), Usages: usages, Groups: e.groups, Progress: e.Progress})
 	if err != nil {
 		return err
 	}

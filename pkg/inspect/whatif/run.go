@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -24,6 +26,8 @@ type RunOptions struct {
 	Profiles []string
 	// Usages are the measured usages of pods; nil if unknown.
 	Usages sim.MeasuredUsage
+	// Groups are those of the pods to place; nil if they have none.
+	Groups cluster.PodGroups
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
@@ -56,7 +60,7 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 	if out.before, err = loadLines(ctx, s, r.line); err != nil {
 		return nil, err
 	}
-	return r, p.apply(ctx, s, &o)
+	return r, errors.Join(p.apply(ctx, s, &o), p.countGroups(o.Groups, s))
 }
 
 func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, o *RunOptions) error {
@@ -103,19 +107,21 @@ type failure struct {
 	changes int
 }
 
-// decideAll places the pods of the queue, one after the other.
+// decideAll places the pods of the queue: those of a group together, and others one after the other.
 func (r *run) decideAll(ctx context.Context, queue []queued) error {
-	for done := 0; done < len(queue); done++ {
-		victims, err := r.placeOne(ctx, queue[done])
+	for done := 0; done < len(queue); {
+		next := r.together(queue[done:])
+		done += len(next)
+		victims, err := r.place(ctx, next)
 		if err != nil {
 			return err
 		}
 		if len(victims) > 0 {
 			queue = append(queue, victims...)
-			sortByPriority(queue[done+1:])
+			sortByPriority(queue[done:])
 		}
 		if r.options.Progress != nil {
-			r.options.Progress(float64(done+1) / float64(len(queue)))
+			r.options.Progress(float64(done) / float64(len(queue)))
 		}
 	}
 	r.Pods = len(queue)
@@ -128,29 +134,74 @@ func (r *run) decideAll(ctx context.Context, queue []queued) error {
 	return nil
 }
 
-// placeOne places one pod, and returns the pods that were preempted for it.
-func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
+// together moves the pods of the first one's group to the front of the queue, and returns them; the first alone if it has none.
+func (r *run) together(queue []queued) []queued {
+	group, n := r.options.Groups.Of(queue[0].pod), 1
+	for i := 1; group != nil && i < len(queue); i++ {
+		if q := queue[i]; r.options.Groups.Of(q.pod) == group {
+			copy(queue[n+1:i+1], queue[n:i])
+			queue[n] = q
+			n++
+		}
+	}
+	return queue[:n]
+}
+
+// place places the pods for which there is a node or, if they are too few for the minimum of their group, none. It returns the pods
+// that were preempted.
+func (r *run) place(ctx context.Context, pods []queued) ([]queued, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	q.pod = r.withSchedulerName(q.pod)
-	if len(q.pod.Spec.SchedulingGates) > 0 {
-		r.fail(q, "it waits for its scheduling gates: "+q.pod.Spec.SchedulingGates[0].Name)
-		return nil, nil
+	group := r.options.Groups.Of(pods[0].pod)
+	if group != nil && !slices.Contains(r.Groups, group) {
+		r.Groups = append(r.Groups, group)
 	}
-	if last := r.failures[q.owner]; q.alike && last != nil && last.changes == r.changes {
-		r.fail(q, last.reason) // nothing has changed since an equal pod failed
-		return nil, nil
+	var tried []*corev1.Pod
+	of := map[types.UID]queued{}
+	for _, q := range pods {
+		q.pod = r.withSchedulerName(q.pod)
+		if why := r.hopeless(&q, group); why != "" {
+			r.fail(q, why)
+			continue
+		}
+		tried, of[q.pod.UID] = append(tried, q.pod), q
 	}
-	d, victims, err := r.decide(ctx, q)
+	placed, err := r.scheduler.PlaceGroup(ctx, tried)
 	if err != nil {
 		return nil, err
 	}
-	if d.Node == "" {
-		r.fail(q, reasonOf(d))
-		return victims, nil
+	for _, d := range placed.Failed {
+		r.fail(of[d.Pod.UID], reasonOf(d))
 	}
-	return victims, r.bind(ctx, q, d)
+	if group != nil && !group.Try(len(placed.Placed), len(placed.Victims)) {
+		for _, d := range placed.Placed {
+			r.fail(of[d.Pod.UID], group.String())
+		}
+		return nil, placed.Undo(ctx)
+	}
+	r.Relaxed += placed.Relaxed
+	again := r.preempt(placed.Victims)
+	for _, d := range placed.Placed {
+		if err := r.bind(of[d.Pod.UID], d); err != nil {
+			return nil, err
+		}
+	}
+	return again, nil
+}
+
+// hopeless says why the pod is not tried; empty if it is.
+func (r *run) hopeless(q *queued, group *cluster.PodGroup) string {
+	last := r.failures[q.owner]
+	switch {
+	case len(q.pod.Spec.SchedulingGates) > 0:
+		return "it waits for its scheduling gates: " + q.pod.Spec.SchedulingGates[0].Name
+	case group.Incomplete():
+		return group.String()
+	case group == nil && q.alike && last != nil && last.changes == r.changes:
+		return last.reason // nothing has changed since an equal pod failed
+	}
+	return ""
 }
 
 func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
@@ -163,11 +214,9 @@ func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
 	return &renamed
 }
 
-func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
+// bind binds an assumed pod.
+func (r *run) bind(q queued, d *sim.Result) error {
 	r.changes++
-	if err := r.scheduler.Assume(ctx, d); err != nil {
-		return err
-	}
 	bound := *d.Pod
 	bound.Spec.NodeName = d.Node
 	place := r.scheduler.Update
@@ -183,46 +232,25 @@ func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	return nil
 }
 
-// decide chooses a node, after waivers and preemption. An error of a plugin is a reason why there is none.
-func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []queued, err error) {
-	attempts, err := sim.Attempt(ctx, q.pod, r.scheduler.Decide, func(pods []*corev1.Pod) error {
-		preempted, err := r.preempt(pods)
-		victims = append(victims, preempted...)
-		return err
-	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		return &sim.Result{Pod: q.pod, Err: err}, victims, nil
-	}
-	n := len(attempts)
-	if n > 1 && attempts[n-1].Node != "" && attempts[n-2].Waived() {
-		r.Relaxed++
-	}
-	return attempts[n-1], victims, nil
-}
-
-// preempt removes the victims, and returns the pods that their owners create instead. Victims without an owner are lost.
-func (r *run) preempt(victims []*corev1.Pod) ([]queued, error) {
-	var again []queued
+// preempt records removed victims, and returns the pods that their owners create instead. Victims without an owner are lost.
+func (r *run) preempt(victims []*corev1.Pod) (again []queued) {
 	for _, victim := range victims {
-		if err := r.scheduler.Remove(victim); err != nil {
-			return nil, err
-		}
 		r.changes++
 		name := victim.Namespace + "/" + victim.Name
 		r.Preempted = append(r.Preempted, name)
 		if placement := r.placed[victim.UID]; placement != nil {
 			placement.Node = ""
 		}
+		group := cmp.Or(r.options.Groups.Of(victim), &cluster.PodGroup{})
+		group.Bound--
 		if metav1.GetControllerOfNoCopy(victim) == nil {
 			r.Lost = append(r.Lost, name)
 			continue
 		}
+		group.Waiting++
 		again = append(again, queued{pod: recreate(victim), owner: ownerOf(victim)})
 	}
-	return again, nil
+	return again
 }
 
 func (r *run) fail(q queued, reason string) {

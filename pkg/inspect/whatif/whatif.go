@@ -27,6 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -107,12 +108,15 @@ func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
 		return nil, err
 	}
 	if s.Pending {
-		p.addPending()
+		p.addPending("waiting pod", func(*corev1.Pod) bool { return true })
 	}
 	if s.Manifest != nil {
 		if err := p.addManifest(&s); err != nil {
 			return nil, err
 		}
+	}
+	if !s.Pending {
+		p.addGroups()
 	}
 	p.added = append(p.added, p.creator.Added...)
 	p.Notes = p.creator.Notes
@@ -318,11 +322,11 @@ func ownerOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name)
 }
 
-// addPending queues the pods that wait in the cluster.
-func (p *planner) addPending() {
+// addPending queues the selected pods that wait in the cluster.
+func (p *planner) addPending(what string, selected func(*corev1.Pod) bool) {
 	count := 0
 	for _, pod := range p.pods {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podusage.HasEnded(pod) {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podusage.HasEnded(pod) || !selected(pod) {
 			continue
 		}
 		count++
@@ -330,7 +334,42 @@ func (p *planner) addPending() {
 		waiting.Status.NominatedNodeName = ""
 		p.queue = append(p.queue, queued{pod: waiting, owner: ownerOf(pod), inCluster: true})
 	}
-	p.change("%s to place", text.Count(count, "waiting pod"))
+	p.change("%s to place", text.Count(count, what))
+}
+
+// addGroups queues the waiting pods of the groups of queued pods, which are placed together with them.
+func (p *planner) addGroups() {
+	groups := map[string]bool{}
+	for i := range p.queue {
+		if key := cluster.GroupKey(p.queue[i].pod); key != "" {
+			groups[key] = true
+		}
+	}
+	if len(groups) > 0 {
+		p.addPending("waiting group member", func(pod *corev1.Pod) bool { return groups[cluster.GroupKey(pod)] })
+	}
+}
+
+func (p *Plan) pods() (pods []*corev1.Pod) {
+	for i := range p.queue {
+		pods = append(pods, p.queue[i].pod)
+	}
+	return pods
+}
+
+// countGroups counts the pods of groups: those of the cluster, and those to place.
+func (p *Plan) countGroups(groups cluster.PodGroups, s *sim.Scheduler) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	pods, err := s.Informers().Core().V1().Pods().Lister().List(labels.Everything())
+	for i := range p.queue {
+		if !p.queue[i].inCluster {
+			pods = append(pods, p.queue[i].pod)
+		}
+	}
+	groups.Count(pods)
+	return err
 }
 
 func (p *planner) addManifest(s *Scenario) error {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -29,6 +30,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -423,6 +425,78 @@ func TestRun_PendingAndPreemption(t *testing.T) {
 	if placed(o) != "a-new-1 1" || len(o.Preempted) != 0 {
 		t.Errorf("with a new node: %s, preempted %v; want high there, and nothing preempted", placed(o), o.Preempted)
 	}
+}
+
+// On 8 cores, 18 pods of 440m fit: 7.92.
+func TestRun_PodGroup(t *testing.T) {
+	const cpu = "440m"
+	all := []apiruntime.Object{node("a"), running("shop", "first", cpu, "a", "Job")}
+	for i := range 20 {
+		all = append(all, running("shop", fmt.Sprint("p", i), cpu, "", "Job"))
+	}
+	for _, object := range all[1:] {
+		if !minortest.JoinPodGroup(object.(*corev1.Pod)) {
+			t.Skip("this version of Kubernetes has no pod groups")
+		}
+	}
+	waiting := slices.Concat(all[:1], all[2:])
+	for _, tt := range []struct {
+		name    string
+		minimum int
+		objects []apiruntime.Object
+		want    string
+		said    string
+	}{
+		{
+			"18 are too few", 19, waiting, "0 of 20 pods placed",
+			"Group shop/group, minimum 19: 0 bound, 20 waiting. 18 of 20 fit: none is placed.",
+		},
+		{
+			"18 suffice", 18, waiting, "18 of 20 pods placed",
+			"Group shop/group, minimum 18: 0 bound, 20 waiting. 18 of 20 fit and are placed.",
+		},
+		{
+			"17 suffice beside one that has a node", 18, all, "17 of 20 pods placed",
+			"Group shop/group, minimum 18: 1 bound, 20 waiting. 17 of 20 fit and are placed.",
+		},
+		{
+			"another pod is placed where the group is not", 19, slices.Concat(waiting, []apiruntime.Object{running("shop", "other", cpu, "", "Job")}),
+			"1 of 21 pods placed", "Group shop/group, minimum 19: 0 bound, 20 waiting. 18 of 20 fit: none is placed.",
+		},
+		{
+			"one is missing", 21, waiting, "0 of 20 pods placed",
+			"Group shop/group, minimum 21: 0 bound, 20 waiting, 1 missing: none is placed.",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			group := &cluster.PodGroup{Namespace: "shop", Name: "group", MinCount: tt.minimum}
+			o, err := plan(t, tt.objects, whatif.Scenario{Pending: true}).Run(t.Context(), newScheduler(t, profiles, nil, tt.objects),
+				whatif.RunOptions{Profiles: []string{"packing"}, Groups: cluster.PodGroups{"shop/group": group}})
+			check.OK(t, err)
+			check.Equal(t, "placed", tt.want, count(o))
+			check.Require(t, "groups", 1, len(o.Groups))
+			check.Equal(t, "the group", tt.said, o.Groups[0].Message)
+		})
+	}
+	// The pods that wait in the cluster are placed together with the one that is evicted.
+	p := plan(t, all[:4], whatif.Scenario{Drain: []string{"a"}})
+	check.Equal(t, "changes", "2 waiting group members to place", p.Changes[len(p.Changes)-1])
+}
+
+func TestReadFile_PodGroup(t *testing.T) {
+	m := read(t, `
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {schedulingPolicy: {gang: {minCount: 20}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: main, image: web}]}
+`)
+	check.Equal(t, "the minimum", 20, m.PodGroups["default/train"])
+	check.Equal(t, "ignored objects", 0, len(m.Ignored))
 }
 
 // A DaemonSet's controller places its pods, so there is nothing to try.
