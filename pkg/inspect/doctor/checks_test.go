@@ -116,6 +116,16 @@ func labelShop(scheduler, policies string, err error) func(*sourceFacts) {
 	}
 }
 
+// waitingGroup sets a pod group of at least 20 pods, and its changes. The scheduler named places it.
+func waitingGroup(scheduler string, change func(*cluster.PodGroup)) func(*sourceFacts) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}, Spec: corev1.PodSpec{SchedulerName: scheduler}}
+	return func(s *sourceFacts) {
+		g := &cluster.PodGroup{Namespace: "shop", Name: "train", MinCount: 20, Waiting: 20, First: pod}
+		change(g)
+		s.groups = cluster.PodGroups{"shop/train": g}
+	}
+}
+
 // custom sets a custom query of memory, and its highest value.
 func custom(highest float64) func(*sourceFacts) {
 	return func(s *sourceFacts) {
@@ -275,6 +285,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
 		"scheduler.command": func(s *sourceFacts) { s.commandVersion = "v1.37.1" },
 		"pods.labeled":      labelShop("plimsoll", "", nil),
+		"pods.groups":       waitingGroup("other", func(g *cluster.PodGroup) { g.Missing = 2 }),
 		"pods.waiting": func(s *sourceFacts) {
 			s.Pods = append(s.Pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
 		},
@@ -708,6 +719,19 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a pod without a node", func(s *sourceFacts) {
 			s.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}
 		}, "scheduler.ready", Error, []string{"0 of 1 pod of Deployment plimsoll-system/plimsoll ready; plimsoll-1 has no node: 0/2 nodes are available"}},
+		{"a group too small", waitingGroup("other", func(g *cluster.PodGroup) { g.Waiting, g.Missing = 18, 2 }), "pods.groups", Warning, []string{
+			"Group shop/train, minimum 20: 0 bound, 18 waiting, 2 missing: none is placed.", "Create the missing pods",
+		}},
+		{"a group that does not exist", waitingGroup("other", func(g *cluster.PodGroup) { g.Absent = true }), "pods.groups", Error,
+			[]string{"Group shop/train does not exist: none of its 20 waiting pods is placed.", "Create the PodGroup"}},
+		{"a group without room", waitingGroup("other", func(g *cluster.PodGroup) { g.Unplaced = "no room" }), "pods.groups", Warning,
+			[]string{"20 waiting. The scheduler: no room", "kubectl plimsoll explain p -n shop"}},
+		{"a group without the gate", waitingGroup("plimsoll", func(g *cluster.PodGroup) { g.Absent = true }), "pods.groups", Error,
+			[]string{"lacks the feature gate GenericWorkload: shop/train", "--feature-gates=GenericWorkload=true"}},
+		{"a group and the gate", func(s *sourceFacts) {
+			s.Configuration.Workload.Args = append(s.Configuration.Workload.Args, "--feature-gates=A=false,GenericWorkload=true")
+			waitingGroup("plimsoll", func(g *cluster.PodGroup) { g.Missing = 1 })(s)
+		}, "pods.groups", Warning, []string{"1 missing"}},
 		{"a label that no policy reads", labelShop("plimsoll", "", nil), "pods.labeled", Error, []string{
 			"namespace shop has the label plimsoll.io/scheduler=plimsoll, and no pod with this scheduler: no MutatingAdmissionPolicy reads the label",
 			"Install the policy, and create the pods anew, by the chart's values admissionPolicy.enabled=true.",

@@ -51,6 +51,8 @@ type Facts struct {
 	Pods       []*corev1.Pod
 	services   []*corev1.Service
 	objectsErr error
+	// groups are the pod groups of the pods; nil if the API server has none.
+	groups cluster.PodGroups
 	// labeled are the namespaces whose label names a scheduler that none of their pods has. policies select the namespaces whose label
 	// an admission policy reads.
 	labeled     []*corev1.Namespace
@@ -231,8 +233,10 @@ func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, e
 	if all, err := conn.Objects(ctx); err != nil {
 		f.objectsErr = err
 	} else {
-		f.Objects, f.missing = all.All, all.Missing
+		f.Objects = all.All
 		f.nodes, f.Pods, f.services = ListOf[*corev1.Node](f.Objects), ListOf[*corev1.Pod](f.Objects), ListOf[*corev1.Service](f.Objects)
+		f.groups = conn.PodGroups(ctx, all, f.Pods)
+		f.missing = all.Missing
 	}
 	if len(f.missing) > 0 {
 		f.user = conn.User(ctx)

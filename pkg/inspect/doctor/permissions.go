@@ -28,6 +28,7 @@ func (f *Facts) neededPermissions() (list []cluster.Permission) {
 	const (
 		informer, write         = "get list watch", "create patch update"
 		devices, leases, system = "resource.k8s.io", "coordination.k8s.io", "kube-system"
+		groups, together        = "scheduling.k8s.io", "places pods of a group together"
 		events, spreads         = "reports placements as events", "spreads pods (PodTopologySpread)"
 		authorizes, elects      = "authorizes who reads its metrics", "elects a leader"
 		authentication          = "extension-apiserver-authentication"
@@ -58,6 +59,8 @@ func (f *Facts) neededPermissions() (list []cluster.Permission) {
 		// Kubernetes 1.36 enables DRAResourceClaimGranularStatusAuthorization by default.
 		{since(36), devices, "resourceclaims/binding", "patch update", "allocates devices, from Kubernetes 1.36 on", "", ""},
 		{since(37), devices, "devicetaintrules", informer, "avoids tainted devices, from Kubernetes 1.37 on", "", ""},
+		{f.placesGroups(), groups, "podgroups", informer, together, "", ""},
+		{f.placesGroups(), groups, "podgroups/status", "patch update", together, "", ""},
 		{true, "authentication.k8s.io", "tokenreviews", "create", authorizes, "", ""},
 		{true, "authorization.k8s.io", "subjectaccessreviews", "create", authorizes, "", ""},
 		{true, "", "configmaps", informer, authorizes, system, authentication},

@@ -615,7 +615,7 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 		}
 		total++
 		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
-		seen := condition != nil && !gated || pod.Status.NominatedNodeName != ""
+		seen := condition != nil && !gated || pod.Status.NominatedNodeName != "" || f.groups.Of(pod).Incomplete()
 		if !seen && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(pod.CreationTimestamp.Time) > patience {
 			q.addUnseen(pod, !gated && !mayWaitForOthers(pod)) // when a gate was removed is not known
 		}
@@ -646,6 +646,45 @@ func devicesOf(pod *corev1.Pod) []string {
 func mayWaitForOthers(pod *corev1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 ||
 		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+}
+
+// placesGroups reports whether the running scheduler has the feature gate of pod groups.
+func (f *Facts) placesGroups() bool {
+	w := f.Workload()
+	if w == nil {
+		return false
+	}
+	gates := w.Flags().Lookup("feature-gates")
+	return gates != nil && strings.Contains(gates.Value.String(), groupsGate+"=true")
+}
+
+const groupsGate = "GenericWorkload"
+
+// checkGroups finds pod groups that are not placed together, or cannot be placed.
+func (f *Facts) checkGroups() []Result {
+	var alone []string
+	results := each(sortedKeys(f.groups), func(key string) []Result {
+		g := f.groups[key]
+		switch own := slices.Contains(f.Profiles(), g.First.Spec.SchedulerName); {
+		case own && f.Workload() != nil && !f.placesGroups():
+			alone = append(alone, key)
+		case g.Waiting == 0, f.serverTime().Sub(g.First.CreationTimestamp.Time) <= patience:
+		case g.Absent:
+			return Fail(Advise("Create the PodGroup, or correct spec.schedulingGroup of the pods."), "%s", g)
+		case g.Missing > 0:
+			return Warn(Advise("Create the missing pods, or lower minCount of the PodGroup."), "%s", g)
+		case g.Unplaced != "":
+			see := cluster.Plugin("explain", g.First.Name, "-n", g.Namespace)
+			return Warn(f.AdviseRun(see, "See how many of its pods fit, and why:"), "%s The scheduler: %s", g, g.Unplaced)
+		}
+		return nil
+	})
+	if alone != nil {
+		advice := Advise("Add --feature-gates=%s=true to the scheduler's arguments, in the chart by extraArgs.", groupsGate)
+		results = append(results, Fail(advice, "pods of groups are placed one by one, for the scheduler lacks the feature gate %s: %s",
+			groupsGate, text.FirstN(alone))...)
+	}
+	return results
 }
 
 // schedulerLabel is on namespaces whose new pods get a scheduler from the chart's admission policy.

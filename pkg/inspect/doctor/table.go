@@ -83,6 +83,7 @@ func clusterChecks() []Check[*Facts] {
 		{"scheduler.version", file, (*Facts).checkVersion},
 		{"scheduler.command", file, (*Facts).checkCommand},
 		{"pods.waiting", listed, (*Facts).checkWaiting},
+		{"pods.groups", listed, (*Facts).checkGroups},
 		{"pods.labeled", listed, (*Facts).checkLabels},
 	}
 }
