@@ -25,8 +25,9 @@ type Pods struct {
 	Pods []Pod `json:"pods"`
 	// Total is the sum over the pods, and percentages are of all their nodes. Its PendingPercent is that of Node.
 	Total Total `json:"total"`
-	// Top is the number of pods that are printed; 0 prints all. Waiting is the number of pods without a node.
-	Top, Waiting int `json:"-"`
+	// Top is the number of pods that are printed; 0 prints all. Waiting are the pods without a node.
+	Top     int          `json:"-"`
+	Waiting []WaitingPod `json:"-"`
 }
 
 // Pod is what one pod is expected to use.

@@ -286,8 +286,9 @@ func (p *Pods) Notes() (lines []string) {
 	if more := p.more(); more > 0 {
 		lines = append(lines, text.Count(more, "more pod")+", counted in TOTAL: --top 0 prints all.")
 	}
-	if p.Waiting > 0 {
-		lines = append(lines, text.Count(p.Waiting, "other pod")+" without a node: kubectl plimsoll explain says why.")
+	if len(p.Waiting) > 0 {
+		lines = append(lines, text.Count(len(p.Waiting), "other pod")+" without a node: kubectl plimsoll explain says why.")
+		lines = append(lines, groupLines(p.Waiting)...)
 	}
 	for r := range load.ResourceCount {
 		if slices.ContainsFunc(p.Pods, func(pod Pod) bool { return pod.resource(r).State != load.Fresh.String() }) {

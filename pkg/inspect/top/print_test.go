@@ -177,7 +177,7 @@ TOTAL               1250m  13.1         2048Mi  0.0          -
 	check.Equal(t, "Notes", []string{"The memory load of nodes is not fresh where no share is covered (-): requests count instead."}, pods.Notes())
 
 	// Of several nodes, the first pods with their nodes.
-	pods.Node, pods.Top, pods.Waiting, pods.Pods[0].Node = nil, 1, 3, "worker-1"
+	pods.Node, pods.Top, pods.Waiting, pods.Pods[0].Node = nil, 1, make([]WaitingPod, 3), "worker-1"
 	p := &terminal.Printer{}
 	pods.Print(p, false)
 	check.Equal(t, "the first pod", `

@@ -46,6 +46,9 @@ type Session struct {
 	readOrigins cluster.ReadOrigins
 	origins     map[types.UID]*cluster.Origin
 	originsRead time.Time
+	// groups are the pod groups of waiting pods, read at groupsRead.
+	groups     cluster.PodGroups
+	groupsRead time.Time
 	// probed is when the API server was last probed, and responded when it last responded. probeErr is the error of the last probe.
 	probed, responded time.Time
 	probeErr          error
@@ -241,6 +244,7 @@ func (s *Session) problems() (lines []string) {
 
 // Nodes returns the load of the selected nodes, in the order of the selection.
 func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error) {
+	s.refreshGroups(ctx)
 	nodes, err := s.reader.Nodes(ctx, selected)
 	if err != nil {
 		return nil, err
@@ -262,9 +266,10 @@ func (s *Session) PodsOf(ctx context.Context, nodes []string, namespace string) 
 	if err != nil {
 		return nil, err
 	}
+	s.refreshGroups(ctx)
 	for _, pod := range s.Waiting() {
 		if len(nodes) == 0 && (namespace == "" || pod.Namespace == namespace) {
-			pods.Waiting++
+			pods.Waiting = append(pods.Waiting, pod)
 		}
 	}
 	s.complete(&pods.View)
@@ -284,6 +289,19 @@ func (s *Session) refreshOrigins(ctx context.Context) {
 		s.originsRead = now
 		if origins, err := s.readOrigins.Of(ctx, s.client); err == nil {
 			s.origins = origins
+		}
+	}
+}
+
+// refreshGroups reads the groups of waiting pods now and then. If a read fails, the last answer stays.
+func (s *Session) refreshGroups(ctx context.Context) {
+	const interval, timeout = 10 * time.Second, 3 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if now := s.clock.Now(); now.Sub(s.groupsRead) >= interval {
+		s.groupsRead = now
+		if groups, err := cluster.ReadPodGroups(ctx, s.client, s.objects.waitingPods()); err == nil || s.groups == nil {
+			s.groups = groups
 		}
 	}
 }

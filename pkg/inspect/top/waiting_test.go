@@ -13,7 +13,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // Pods with a node and pods that are being deleted do not wait. The oldest comes first.
@@ -29,7 +31,14 @@ func TestObjects_Waiting(t *testing.T) {
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes\nare \x1b available",
 	}}
 	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.NewTime(now)), []string{"example.com/keep"}
-	client := fake.NewClientset(node("a"), created("new", "", time.Minute), unschedulable, deleted, created("placed", "a", time.Hour))
+	groups, newest := cluster.PodGroups{}, created("new", "", time.Minute)
+	member := WaitingPod{Namespace: newest.Namespace, Name: "new", SchedulerName: newest.Spec.SchedulerName, Since: now.Add(-time.Minute).UTC()}
+	if minortest.JoinPodGroup(newest) {
+		member.Group, member.GroupMinimum = "group", 20
+		groups[newest.Namespace+"/group"] = &cluster.PodGroup{Name: "group", MinCount: 20}
+		check.Equal(t, "lines", []string{"Group " + newest.Namespace + "/group: 2 waiting, minimum 20."}, groupLines([]WaitingPod{member, {}, member}))
+	}
+	client := fake.NewClientset(node("a"), newest, unschedulable, deleted, created("placed", "a", time.Hour))
 	objects := check.Value(Watch(t.Context(), connection(client), clock.RealClock{}))(t)
 	want := []WaitingPod{
 		{
@@ -37,9 +46,9 @@ func TestObjects_Waiting(t *testing.T) {
 			Since:  now.Add(-time.Hour).UTC(),
 			Reason: "Unschedulable", Message: `0/1 nodes are \x1b available`,
 		},
-		{Namespace: unschedulable.Namespace, Name: "new", SchedulerName: pod("new", "", "1", "1Gi", -1).Spec.SchedulerName, Since: now.Add(-time.Minute).UTC()},
+		member,
 	}
-	check.Equal(t, "waiting", want, objects.waiting())
+	check.Equal(t, "waiting", want, objects.waiting(groups))
 	if n := len(want[0].SchedulerName); n > 300 {
 		t.Errorf("a schedulerName of %d bytes, want an excerpt", n)
 	}
@@ -55,8 +64,8 @@ func TestObjects_WaitsNoLonger(t *testing.T) {
 		"gone": func() { o.change(waiting, true) },
 	} {
 		o.change(waiting, false)
-		check.Require(t, "pods wait", 1, len(o.waiting()))
-		if end(); len(o.waiting()) != 0 {
+		check.Require(t, "pods wait", 1, len(o.waiting(nil)))
+		if end(); len(o.waiting(nil)) != 0 {
 			t.Errorf("a pod that is %s waits", name)
 		}
 	}
