@@ -102,9 +102,15 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       : view.profile && pods.length === 0 ? `No pod of profile ${view.profile} is among the ${plural(all.length, "waiting pod")}.` + rest
       : plural(pods.length, "pod") + (view.profile ? " of profile " + view.profile : "") + ", the longest waiting first. Choose a pod to see why." + rest;
     const at = Date.parse(s.time);
-    refill($("waiting"), ...(pods.length ? table("Pods without a node", [["Pod", "text"], ["Waiting"], ["Profile", "text drop1"], ["Why", "long"]], pods.map((p) => [
-      podButton(p), span(Math.max(0, (at - Date.parse(p.since)) / 1000)), p.schedulerName, [p.reason, p.message].filter(Boolean).join(": ") || "no scheduler has looked at it",
-    ])).firstChild.children : []));
+    const rows = [];
+    for (const [group, members] of Map.groupBy(pods, (p) => (p.group ? p.namespace + "/" + p.group : p))) {
+      const minimum = members[0].groupMinimum;
+      if (group !== members[0]) rows.push(["Group " + group, "", "", number(members.length, 0) + " waiting" + (minimum ? ", minimum " + minimum : "")]);
+      rows.push(...members.map((p) => [
+        podButton(p), span(Math.max(0, (at - Date.parse(p.since)) / 1000)), p.schedulerName, [p.reason, p.message].filter(Boolean).join(": ") || "no scheduler has looked at it",
+      ]));
+    }
+    refill($("waiting"), ...(pods.length ? table("Pods without a node", [["Pod", "text"], ["Waiting"], ["Profile", "text drop1"], ["Why", "long"]], rows).firstChild.children : []));
   }
 
   $("profile").onchange = () => setView({ profile: $("profile").value });
@@ -188,6 +194,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     ]);
     return [
       text("p", verdict(e), "verdict"),
+      e.group && text("p", e.group.message, "group"),
       facts([
         "profile " + e.profile, e.pod.phase && "phase " + e.pod.phase, "priority " + e.pod.priority,
         `${number(e.feasibleNodes, 0)} of ${plural(e.nodes, "node")} passed the filters`,

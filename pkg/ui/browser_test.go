@@ -701,6 +701,19 @@ func TestBrowserWaiting(t *testing.T) {
 			t.Errorf("%d pods, profile %q: %q, want %q", len(tt.pods), tt.profile, got, tt.want)
 		}
 	}
+	member := func(name string, ago time.Duration) top.WaitingPod {
+		return top.WaitingPod{Namespace: "shop", Name: name, SchedulerName: "x", Since: now.Add(-ago), Group: "train", GroupMinimum: 3}
+	}
+	// Pods of a group are together, where the first of them is.
+	tb := openPage(t, start(t, waitingCluster{many(3), []top.WaitingPod{member("t-0", time.Hour), late, member("t-1", 0)}}))
+	tb.Exec(`location.hash = "#view=waiting"`)
+	tb.WaitFor("#waiting", "late")
+	const script = `[...document.querySelectorAll("#waiting tbody tr")].map((r) => r.cells[0].textContent + "|" + r.cells[3].textContent).join("; ")`
+	const unseen = "|no scheduler has looked at it"
+	want := "Group shop/train|2 waiting, minimum 3; shop/t-0" + unseen + "; shop/t-1" + unseen + "; shop/late" + unseen
+	if got := browser.Eval[string](tb, script); got != want {
+		t.Errorf("rows %q, want %q", got, want)
+	}
 }
 
 // A refresh that sorts nodes anew changes neither the focus nor what a click or a key opens.
