@@ -3,13 +3,20 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -59,6 +66,7 @@ func groupNodes() []limited {
 		{pool: "full", name: "full-1", load: 0.40},
 		{pool: "slow", name: "slow-1", latency: 9 * time.Second},
 		{pool: "both", name: "both-1", load: 0.55, latency: 9 * time.Second},
+		{pool: "train", name: "train-1"},
 	}
 }
 
@@ -81,21 +89,21 @@ func TestPodGroups(t *testing.T) {
 		{"Relax evicts for requests", environment.wantGroupRelaxedPreemption},
 		{"NodeMetrics evicts nobody, and places once the metric has fallen", environment.wantGroupByMetrics},
 		{"limits of both plugins are waived together", environment.wantGroupBothRelaxed},
+		{"tools know groups", environment.wantToolsKnowGroups},
 	} {
 		e.t.Run(part.name, func(t *testing.T) { part.run(e.in(t)) })
 	}
 }
 
 // gang creates a gang of n pods.
-func (e environment) gang(n int, pod cluster.Pod) {
+func (e environment) gang(n int, pod cluster.Pod) { e.gangOf(n, n, pod) }
+
+// gangOf creates n pods of a gang, and its PodGroup unless the minimum is 0.
+func (e environment) gangOf(minimum, n int, pod cluster.Pod) {
 	e.t.Helper()
-	check.Value(e.Client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(e.ctx, &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
-		Spec: schedulingv1beta1.PodGroupSpec{
-			SchedulingPolicy:  schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(n)}},
-			PriorityClassName: pod.PriorityClass,
-		},
-	}, metav1.CreateOptions{}))(e.t)
+	if minimum > 0 {
+		e.podGroup(minimum, pod)
+	}
 	for _, name := range numbered(pod.Name, n) {
 		check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(e.ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"gang": pod.Name}},
@@ -106,6 +114,17 @@ func (e environment) gang(n int, pod cluster.Pod) {
 			},
 		}, metav1.CreateOptions{}))(e.t)
 	}
+}
+
+func (e environment) podGroup(minimum int, pod cluster.Pod) {
+	e.t.Helper()
+	check.Value(e.Client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(e.ctx, &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy:  schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(minimum)}},
+			PriorityClassName: pod.PriorityClass,
+		},
+	}, metav1.CreateOptions{}))(e.t)
 }
 
 // gangBound waits until the gang is bound, and returns the time that it took.
@@ -195,4 +214,92 @@ func (e environment) wantGroupBothRelaxed() {
 	e.gang(2, cluster.Pod{Name: "both", Scheduler: "both", PriorityClass: "high", NodeSelector: pool("both"), Resources: requests("1")})
 	e.t.Logf("Relax: bound after %.3f s", e.gangBound("both", 2).Seconds())
 	e.wantAlive(low)
+}
+
+// more has 20 pods of 440m. They are placed together if 18 of them fit.
+const more = `
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: more}
+spec: {schedulingPolicy: {gang: {minCount: %d}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: more}
+spec:
+  parallelism: 20
+  template:
+    spec:
+      schedulingGroup: {podGroupName: more}
+      nodeSelector: {pool: train}
+      restartPolicy: Never
+      containers: [{name: app, image: app, resources: {requests: {cpu: 440m}}}]
+`
+
+// wantToolsKnowGroups has a node of 8 cores, for 18 pods of 440m: 7.92. The scheduler does what the commands say.
+func (e environment) wantToolsKnowGroups() {
+	train := cluster.Pod{Name: "train", Scheduler: "default-scheduler", NodeSelector: pool("train"), Resources: requests("440m")}
+	e.gang(20, train)
+	short, lost := train, train
+	short.Name, lost.Name = "short", "lost"
+	e.gangOf(3, 2, short)
+	e.gangOf(0, 1, lost)
+	check.Value(e.WaitRefused(e.ctx, "train-001"))(e.t)
+	const (
+		none    = "Group default/train, minimum 20: 0 bound, 20 waiting. 18 of 20 fit: none is placed."
+		missing = "Group default/short, minimum 3: 0 bound, 2 waiting, 1 missing: none is placed."
+		absent  = "Group default/lost does not exist: none of its 1 waiting pod is placed."
+	)
+	e.tool(1, "", "explain", "train-001").wants(none)
+	e.tool(1, "", "explain", "train-001", "-o", "json").wants(`"fitting": 18,`, `"placed": 0`, `"message": "`+none)
+	e.tool(1, "", "explain", "short-001").wants(missing)
+	e.tool(1, "", "explain", "lost-001").wants(absent)
+	whatIf := []string{"what-if", "-f", "-"}
+	e.tool(1, fmt.Sprintf(more, 19), whatIf...).wants("0 of 20 pods placed",
+		"Group default/more, minimum 19: 0 bound, 20 waiting. 18 of 20 fit: none is placed.")
+	e.tool(1, fmt.Sprintf(more, 18), whatIf...).wants("18 of 20 pods placed",
+		"Group default/more, minimum 18: 0 bound, 20 waiting. 18 of 20 fit and are placed.")
+	e.tool(0, "", "top", "pods").wants("Group default/train: 20 waiting, minimum 20.", "Group default/lost: 1 waiting.")
+	html := filepath.Join(e.t.TempDir(), "nodes.html")
+	e.tool(0, "", "ui", "--html", html)
+	check.Contains(e.t, string(check.Value(os.ReadFile(html))(e.t)), `"group":"train","groupMinimum":20`)
+	e.eventually("doctor to find the groups", func() bool { // once the pods have waited for a while
+		out := string(e.tool(-1, "", "doctor", "--check", "pods.groups").out)
+		return strings.Contains(out, "20 waiting. The scheduler: ") && strings.Contains(out, missing) && strings.Contains(out, absent)
+	})
+
+	patch := []byte(`{"spec": {"schedulingPolicy": {"gang": {"minCount": 18}}}}`)
+	check.Value(e.Client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).
+		Patch(e.ctx, train.Name, types.MergePatchType, patch, metav1.PatchOptions{}))(e.t)
+	e.gangBound("train", 18)
+	e.eventually("the group to have its nodes", func() bool {
+		return strings.Contains(string(e.tool(-1, "", "explain", "train-001").out), "Group default/train, minimum 18: 18 bound, 2 waiting. 0 of 2 fit")
+	})
+}
+
+// output is what kubectl-plimsoll prints.
+type output struct {
+	t   *testing.T
+	out []byte
+}
+
+func (o output) wants(texts ...string) {
+	o.t.Helper()
+	check.Contains(o.t, string(o.out), texts...)
+}
+
+// tool runs kubectl-plimsoll with the scheduler's configuration, and expects an exit code, unless that is -1.
+func (e environment) tool(code int, stdin string, args ...string) output {
+	e.t.Helper()
+	args = append(args, "--kubeconfig", e.AdminKubeconfig, "--config", e.SchedulerConfiguration())
+	cmd := exec.CommandContext(e.ctx, filepath.Join(binDir, "kubectl-plimsoll"), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		e.t.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); code >= 0 && got != code {
+		e.t.Errorf("kubectl plimsoll %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out)
+	}
+	return output{e.t, out}
 }
