@@ -153,7 +153,6 @@ func ruledOut(d *sim.Result) []RuledOut {
 	return all
 }
 
-// candidates returns the nodes that passed all filters, the best first.
 func candidates(d *sim.Result) []sim.NodeResult {
 	ranked := slices.DeleteFunc(slices.Clone(d.Nodes), func(n sim.NodeResult) bool { return n.Rank == 0 })
 	slices.SortFunc(ranked, func(a, b sim.NodeResult) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) })
@@ -183,7 +182,6 @@ func find(nodes []sim.NodeResult, name string) *sim.NodeResult {
 	return &nodes[i]
 }
 
-// compare returns the two nodes, and by how much the first is better.
 func compare(d *sim.Result, names []string) (*Comparison, error) {
 	if len(names) != 2 {
 		return nil, fmt.Errorf("%q: two nodes are compared; name two", names)
@@ -211,7 +209,6 @@ func differences(a, b *sim.NodeResult) (all []Difference) {
 	return all
 }
 
-// placementOf returns the present rank of the node of the pod.
 func placementOf(e *Explanation, d *sim.Result) *Placement {
 	p := &Placement{Node: e.Pod.Node, Differs: !slices.Contains(e.Decision.Nodes, e.Pod.Node)}
 	switch n := find(d.Nodes, p.Node); {
@@ -254,7 +251,6 @@ func (r *Explanation) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.
 	return nil
 }
 
-// noteSkipped says why plugins had nothing to filter or to score.
 func (r *Explanation) noteSkipped(ctx context.Context, s *sim.Scheduler) error {
 	readers := s.LoadReaders(r.Profile)
 	for _, d := range plugins.All() {
@@ -299,7 +295,6 @@ func knowsLoad(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader)
 	}), nil
 }
 
-// notePod adds notes on the pod and the decision.
 func (r *Explanation) notePod(pod *corev1.Pod) {
 	for _, gate := range pod.Spec.SchedulingGates {
 		r.note("The pod has the scheduling gate %s: it is not scheduled until the gate is removed.", text.Excerpt(gate.Name))

@@ -107,7 +107,6 @@ func (r *LastDecision) Print(p *terminal.Printer) {
 	p.Printf("Note: These are the figures in the scheduler's Event. Without --last, explain shows what it would decide now.\n")
 }
 
-// scores returns a table with a column for each node, and the terms of the chosen one.
 func (r *LastDecision) scores() *terminal.Table[[]string] {
 	headers, totals := []string{"PLUGIN"}, []string{"TOTAL"}
 	for _, n := range r.Record.Nodes {

@@ -189,7 +189,6 @@ func (d *PodDecision) row() []string {
 	return row
 }
 
-// decidedBy names the plugins by which the pod would go where it would.
 func (d *PodDecision) decidedBy() string {
 	if p := d.Placement; p != nil && p.RuledOutBy != "" {
 		return p.RuledOutBy

@@ -115,7 +115,6 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
 }
 
-// explainLent explains a pod by Lend.
 func (r *Request) explainLent(
 	ctx context.Context, c *cluster.Connection, configuration *cluster.Configuration,
 ) (result Result, lent bool, err error) {
@@ -204,7 +203,6 @@ func (x *run) held(pod *corev1.Pod) *corev1.Pod {
 	return nil
 }
 
-// next explains the next pod of the manifest's workload.
 func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
 	pod, notes, err := createPod(ctx, x.connection, x.objects, m)
 	if err != nil {
@@ -331,7 +329,6 @@ func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(cont
 	}
 }
 
-// readFile reads the file, which holds one workload.
 func (r *Request) readFile(c *cluster.Connection) (*manifest.Manifest, error) {
 	m, err := manifest.ReadFile(r.File, r.Stdin, c.Namespace)
 	if err != nil {

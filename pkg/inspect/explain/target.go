@@ -62,7 +62,6 @@ func KindOf(name string) (Kind, error) {
 	return Kind{}, fmt.Errorf("type %q: write one of %s", name, strings.Join(types, ", "))
 }
 
-// client returns the client of the kind's group.
 func (k *Kind) client(c kubernetes.Interface) rest.Interface {
 	switch k.group {
 	case appsv1.GroupName:

@@ -162,14 +162,12 @@ func (o *Objects) follow() ([]runtime.Object, *sim.Follower) {
 	return all, f
 }
 
-// leave ends a follower.
 func (o *Objects) leave(f *sim.Follower) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.followers = slices.DeleteFunc(o.followers, func(other *sim.Follower) bool { return other == f })
 }
 
-// ofKind returns the present objects of a kind, sorted by name.
 func (o *Objects) ofKind(kind int) []runtime.Object {
 	names := o.stores[kind].ListKeys()
 	slices.Sort(names)

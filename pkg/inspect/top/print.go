@@ -262,7 +262,6 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	}, rows, out.Style).Print(out, headers)
 }
 
-// more is the number of pods that are not printed.
 func (p *Pods) more() int { return max(0, len(p.Pods)-cmp.Or(p.Top, len(p.Pods))) }
 
 func (p *Pod) running(now time.Time) string {
@@ -275,7 +274,6 @@ func (p *Pod) running(now time.Time) string {
 	return duration.HumanDuration(now.Sub(*p.Since))
 }
 
-// mebibytes formats memory as kubectl top does.
 func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 
 // maxMoved bounds the moved pods that Notes names, newest first.

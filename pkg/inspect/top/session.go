@@ -170,7 +170,6 @@ func (s *Session) reconfigure() {
 	})
 }
 
-// inBackground does work, and lets a later Update finish it.
 func (s *Session) inBackground(work func() (finish func())) {
 	done := make(chan func(), 1)
 	s.background = done

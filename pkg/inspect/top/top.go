@@ -214,7 +214,6 @@ func addReplaced(rows []*Row, all []fwk.NodeInfo) {
 	}
 }
 
-// named returns the nodes of the given names.
 func named(infos []fwk.NodeInfo, names []string) (found []fwk.NodeInfo, err error) {
 	all := make(map[string]fwk.NodeInfo, len(infos))
 	for _, info := range infos {
@@ -324,7 +323,6 @@ func percent(amount, of float64) float64 {
 	return 100 * amount / of
 }
 
-// quantity returns milliCPU or bytes.
 func quantity(r load.Resource, amount int64) resource.Quantity {
 	if r == load.CPU {
 		return *resource.NewMilliQuantity(amount, resource.DecimalSI)

@@ -81,7 +81,6 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 	return o.output.Validate()
 }
 
-// validateCombination checks the flags that need others, and their ranges.
 func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
 	s := &o.scenario
 	switch {

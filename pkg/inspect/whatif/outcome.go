@@ -52,7 +52,6 @@ type Outcome struct {
 	before, after map[string]explain.LoadLine
 }
 
-// setLoads sets CPU and Memory, if a plugin reads load.
 func (n *ChangedNode) setLoads(o *Outcome) {
 	if after, ok := o.after[n.Name]; ok {
 		before, existed := o.before[n.Name]
@@ -138,7 +137,6 @@ type Placement struct {
 	Node string `json:"node"`
 }
 
-// report completes the outcome once all pods are decided.
 func (r *run) report(ctx context.Context) (err error) {
 	out := r.Outcome
 	for _, group := range out.Groups {
@@ -168,7 +166,6 @@ func (o *Outcome) note(format string, args ...any) {
 	o.Notes = append(o.Notes, fmt.Sprintf(format, args...))
 }
 
-// compare sets the nodes that change, and counts the nodes above their line.
 func (p *Plan) compare(out *Outcome) {
 	nodes := map[string]*ChangedNode{}
 	node := func(name string) *ChangedNode {
@@ -274,7 +271,6 @@ func (o *Outcome) title() string {
 	return fmt.Sprintf("%s; load%s as %s sees it in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
 }
 
-// hasTarget reports whether the plugin has a target, and no line.
 func (o *Outcome) hasTarget() bool {
 	return slices.ContainsFunc(o.Nodes, func(n ChangedNode) bool { return cmp.Or(n.CPU.TargetPercent, n.Memory.TargetPercent) != nil })
 }

@@ -95,7 +95,6 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	return e.Report, nil
 }
 
-// readFile reads the file, and the objects that admission of its pods needs.
 func (e *experiment) readFile(ctx context.Context) error {
 	if e.File == "" {
 		return nil
@@ -133,7 +132,6 @@ func (e *experiment) makePlan(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// place runs the plan, and adds the outcome to the report.
 func (e *experiment) place(ctx context.Context, configuration *cluster.Configuration) error {
 	clock := &Clock{}
 	cluster, err := e.conn.Open(ctx, cluster.Options{

@@ -44,7 +44,6 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	return r.Outcome, r.report(ctx)
 }
 
-// prepare records the load before the changes, and applies them.
 func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*run, error) {
 	out := &Outcome{}
 	r := &run{Outcome: out, plan: p, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{}}
@@ -214,7 +213,6 @@ func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
 	return &renamed
 }
 
-// bind binds an assumed pod.
 func (r *run) bind(q queued, d *sim.Result) error {
 	r.changes++
 	bound := *d.Pod

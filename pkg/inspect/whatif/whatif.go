@@ -151,7 +151,6 @@ func (p *Plan) change(format string, args ...any) {
 	p.Changes = append(p.Changes, fmt.Sprintf(format, args...))
 }
 
-// addNodes adds copies of a node, with its DaemonSet and static pods.
 func (p *planner) addNodes(count int, like string) error {
 	if count == 0 {
 		return nil
@@ -201,7 +200,6 @@ func (p *planner) addNodes(count int, like string) error {
 	return nil
 }
 
-// recreate returns the pod as its owner creates it again.
 func recreate(pod *corev1.Pod) *corev1.Pod {
 	again := sim.Recreate(pod)
 	again.UID = "what-if/" + pod.UID
@@ -224,7 +222,6 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 	return drained, nil
 }
 
-// evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
 func (p *planner) evict(drain, namespaces []string) error {
 	drained, err := p.cordon(drain)
 	if err != nil {
@@ -258,7 +255,6 @@ func (p *planner) evict(drain, namespaces []string) error {
 	return nil
 }
 
-// noteEvictions notes the evictions of each node and namespace, lost pods, and PodDisruptionBudgets that delay evictions.
 func (p *planner) noteEvictions(byNode, byNamespace map[string]evictions, namespaces []string) {
 	for _, node := range p.cordoned {
 		p.change("%s drained: %s", node.Name, byNode[node.Name].text("elsewhere"))
@@ -294,7 +290,6 @@ func (e evictions) text(where string) string {
 	return line
 }
 
-// noteBudgets notes the PodDisruptionBudgets that would delay evictions.
 func (p *planner) noteBudgets() {
 	for _, budget := range p.budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -322,7 +317,6 @@ func ownerOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name)
 }
 
-// addPending queues the selected pods that wait in the cluster.
 func (p *planner) addPending(what string, selected func(*corev1.Pod) bool) {
 	count := 0
 	for _, pod := range p.pods {
@@ -483,7 +477,6 @@ func sortForDeletion(w *manifest.Workload, pods []*corev1.Pod) {
 	sort.Stable(controller.ActivePodsWithRanks{Pods: pods, Rank: ranks, Now: metav1.Time{Time: time.Now()}})
 }
 
-// podsOf returns the workload's pods in the cluster.
 func (p *planner) podsOf(w *manifest.Workload) (pods []*corev1.Pod) {
 	for _, pod := range p.pods {
 		if pod.Namespace == w.Namespace && !podusage.HasEnded(pod) && pod.DeletionTimestamp == nil && w.Owns(pod) {
