@@ -113,6 +113,7 @@ func TestCommand_NameIsSafeForATerminal(t *testing.T) {
 
 func TestCommand_UsageErrors(t *testing.T) {
 	config := check.File(t, "config.yaml", profiles)
+	day := filepath.Dir(check.File(t, "day.csv", strings.Repeat("1,", 287)+"1\n"))
 	invalid := check.File(t, "invalid.yaml", profiles+"  pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 400}}]\n")
 	for _, tc := range []struct {
 		name string
@@ -129,6 +130,7 @@ func TestCommand_UsageErrors(t *testing.T) {
 		{"a page of all scenarios", []string{"--html", "x", "--scenario", "all"}, []string{"--html", "--scenario"}},
 		{"a file and traces", []string{"--load", "x", "--traces", "y"}, []string{"--load", "--traces"}},
 		{"days in a row of no file", []string{"--consecutive"}, []string{"--consecutive", "--traces is not set"}},
+		{"one day in a row", []string{"--consecutive", "--traces", day}, []string{"--consecutive", "one file", "two days or more"}},
 		{"hashes of nothing", []string{"--hash-names"}, []string{"--hash-names", "--save"}},
 		{"several days to save", []string{"--seeds", "2", "--nodes", "1", "--save", "x"}, []string{"--save", "one day"}},
 		{"no such configuration", []string{"--config", "/nowhere"}, []string{"--config", "/nowhere"}},

@@ -71,8 +71,8 @@ func (o *Options) newReport() *report.Report {
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), CountedSeconds: first.Counted.Seconds(),
 		HotAbove: load.Hot, SevereAbove: report.SevereAbove,
 	}
-	if after5m, ok := input.Autocorrelation(o.Inputs, 5*time.Minute); ok {
-		after1h, _ := input.Autocorrelation(o.Inputs, time.Hour)
+	after5m, _ := input.Autocorrelation(o.Inputs, 5*time.Minute)
+	if after1h, ok := input.Autocorrelation(o.Inputs, time.Hour); ok { // longer lives than for five minutes
 		r.Autocorrelation = &report.Autocorrelation{FiveMinutes: after5m, Hour: after1h}
 	}
 	for i := range first.Nodes {

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -59,5 +61,22 @@ func TestRuns(t *testing.T) {
 	replays := []Options{{Inputs: make([]*input.Input, 1)}, {Inputs: make([]*input.Input, 3)}}
 	if got := Runs(replays, make([]engine.Policy, 2)); got != 6 { // of the second replay: 3 inputs · 2 policies
 		t.Errorf("%d runs, want 6", got)
+	}
+}
+
+// A pod of three hours has 36 values: enough for five minutes, and too few for an hour, which needs 4 x 12.
+func TestReport_ShortLives(t *testing.T) {
+	for _, tc := range []struct {
+		hours int
+		want  bool
+	}{{3, false}, {4, true}} {
+		pod := input.Pod{Lifetime: time.Duration(tc.hours) * time.Hour, CPUMillis: 1}
+		for i := range 12 * tc.hours {
+			pod.Trace = append(pod.Trace, float32(i%7))
+		}
+		o := Options{Inputs: []*input.Input{{Pods: []input.Pod{pod}}}}
+		r := o.newReport()
+		check.Value(json.Marshal(r))(t)
+		check.Equal(t, fmt.Sprint(tc.hours, " hours: known"), tc.want, r.Autocorrelation != nil)
 	}
 }

@@ -225,6 +225,9 @@ func (s *Selection) generate() ([]Options, error) {
 			return nil, cluster.OptionErrorf("--traces: %w", err)
 		}
 		if s.Consecutive {
+			if len(days) < 2 {
+				return nil, cluster.OptionErrorf("--consecutive: %s has one file; give two days or more, as the first is not counted", s.Traces)
+			}
 			days = []*generate.Traces{generate.InARow(days)}
 		}
 	}

@@ -375,6 +375,9 @@ func ReadTraces(folder string) ([]*Traces, error) {
 	var days []*Traces
 	for _, file := range files {
 		name, _, _ := strings.Cut(filepath.Base(file), ".")
+		if len(days) > 0 && days[len(days)-1].Name == name {
+			return nil, fmt.Errorf("%s: a second file of %s; leave one", file, name)
+		}
 		parse := func(content io.Reader) (*Traces, error) { return parseTraces(name, content) }
 		t, err := input.ReadFile(file, maxTraceBytes, "leave out machines", parse)
 		if err != nil {

@@ -2,6 +2,8 @@ package generate
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +32,13 @@ func TestParseTraces_Invalid(t *testing.T) {
 	}
 	_, err := ReadTraces(t.TempDir())
 	check.Error(t, err, "*.csv")
+
+	folder := t.TempDir()
+	for _, name := range []string{"day.csv", "day.csv.gz"} {
+		check.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(row+"\n"), 0o600))
+	}
+	_, err = ReadTraces(folder)
+	check.Error(t, err, "day.csv.gz: a second file of day; leave one")
 }
 
 // Three days, of machines with the means 10, 40, 20 and 30 %. The machine of 40 % ends after the first day, and one of 25 % begins on the

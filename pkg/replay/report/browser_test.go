@@ -53,7 +53,7 @@ func TestBrowser(t *testing.T) {
 			tb.Shows(place, name)
 		}
 	}
-	tb.Shows(".verdict", "PredictedPeak has")
+	tb.Shows(".verdict", "Recommendation: PredictedPeak: ")
 	tb.Shows("#run", "2011-03-06, seed 2")
 
 	// The day of the first run has as many hot and severe columns as were counted, five minutes each.

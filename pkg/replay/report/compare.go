@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Figure is a number of each run.
@@ -99,11 +97,16 @@ func (r *Report) bestBut(without *PolicyReport) *PolicyReport {
 	var best *PolicyReport
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		if p.Name != Clairvoyant && p != without && (best == nil || p.total(Hot) < best.total(Hot)) {
+		if !p.clairvoyant() && p != without && (best == nil || p.total(Hot) < best.total(Hot)) {
 			best = p
 		}
 	}
 	return best
+}
+
+// clairvoyant reports whether the policy knows the future, with the rebalancer or without: a bound, and no policy to choose.
+func (p *PolicyReport) clairvoyant() bool {
+	return strings.TrimSuffix(p.Name, Rebalanced) == Clairvoyant
 }
 
 func (p *PolicyReport) total(value func(*Run) float64) float64 {
@@ -182,31 +185,6 @@ const (
 	Noise = "Other tie-breaking alone changes the hot node-minutes of a day by 5 to 7 %. On one day, ignore differences below 10 %."
 )
 
-// Verdict compares the policy with the fewest hot node-minutes with stock, with the next best and with clairvoyant.
-func (r *Report) Verdict() []string {
-	best := r.Best()
-	if best == nil {
-		return nil
-	}
-	next := r.bestBut(best)
-	switch {
-	case next == nil:
-		return []string{fmt.Sprintf("%s has %s hot node-minutes in %s.", best.Name, Number(best.total(Hot), 0),
-			text.Count(len(best.Runs), "run"))}
-	case r.tooFewHot():
-		return []string{fmt.Sprintf("Fewer than %d hot node-minutes: too few to compare policies.", minHotMinutes)}
-	}
-	stock := r.Policy(Stock)
-	sentences := []string{againstStock(best, stock)}
-	if s := againstNext(best, next, stock); s != "" {
-		sentences = append(sentences, s)
-	}
-	if clairvoyant := r.Policy(Clairvoyant); clairvoyant != nil {
-		sentences = append(sentences, againstClairvoyant(best, clairvoyant))
-	}
-	return sentences
-}
-
 // Heat tells from the autocorrelation of usages whether moves can help; empty where it is unknown.
 func (r *Report) Heat() string {
 	if r.Autocorrelation == nil {
@@ -241,12 +219,16 @@ func (r *Report) Recommendation() string {
 	case withinNoise(best, stock):
 		return "Recommendation: stay with stock: no policy has fewer hot node-minutes beyond noise."
 	}
+	subject := name
+	if moves {
+		subject += " and the rebalancer"
+	}
 	advice := fmt.Sprintf("Recommendation: %s: %s hot node-minutes than stock (%s)",
-		name, best.Compared(stock, Hot), certainty(best, stock))
+		subject, best.Compared(stock, Hot), certainty(best, stock))
 	switch {
 	case moves:
 		perDay, _, _ := best.Summary(r.MovesPerDay)
-		return strings.Replace(advice, name, name+" and the rebalancer", 1) + ", with " + Number(perDay, 0) + " moves a day."
+		return advice + ", with " + Number(perDay, 0) + " moves a day."
 	case r.Policy(name+Rebalanced) != nil:
 		return advice + "; moves gain nothing beyond noise."
 	case r.lasts():
@@ -255,59 +237,23 @@ func (r *Report) Recommendation() string {
 	return advice + "."
 }
 
-// certainty tells the range of what a policy gains over stock.
+// certainty tells in how many runs a policy has less than stock, and how much less in these.
 func certainty(p, stock *PolicyReport) string {
 	if len(p.Runs) == 1 {
 		return fmt.Sprintf("of one run, where %.0f %% is noise", 100*noiseBound)
 	}
-	low, high := math.Inf(1), math.Inf(-1)
+	low, high, fewer := math.Inf(1), 0.0, 0
 	for i := range p.Runs {
-		if of := stock.Runs[i].HotMinutes; of > 0 {
-			fewer := 100 * (1 - p.Runs[i].HotMinutes/of)
-			low, high = min(low, fewer), max(high, fewer)
+		if gain := 1 - p.Runs[i].HotMinutes/stock.Runs[i].HotMinutes; gain > 0 {
+			low, high, fewer = min(low, 100*gain), max(high, 100*gain), fewer+1
 		}
 	}
-	return fmt.Sprintf("%.0f to %.0f %% fewer in %d runs", low, high, len(p.Runs))
-}
-
-func againstStock(best, stock *PolicyReport) string {
-	switch {
-	case best == stock:
-		return "No policy has fewer hot node-minutes than stock."
-	case stock == nil:
-		return best.Name + " has the fewest hot node-minutes."
-	case withinNoise(best, stock):
-		return "No policy has fewer hot node-minutes than stock, beyond noise. " + best.Name + " has the fewest."
-	}
-	sentence := fmt.Sprintf("%s has %s hot node-minutes than stock", best.Name, best.Compared(stock, Hot))
-	if fewer, of := fewerRuns(best, stock); of > 1 {
-		sentence += fmt.Sprintf("; fewer in %d of %d runs", fewer, of)
-	}
-	return sentence + "."
-}
-
-func againstNext(best, next, stock *PolicyReport) string {
-	compared := best.Compared(next, Hot)
-	switch {
-	case next == stock, compared == "":
-		return ""
-	case withinNoise(best, next):
-		return fmt.Sprintf("%s and %s differ only within noise.", next.Name, best.Name)
-	}
-	return fmt.Sprintf("%s has %s than the next best, %s.", best.Name, compared, next.Name)
-}
-
-func againstClairvoyant(best, clairvoyant *PolicyReport) string {
-	compared := clairvoyant.Compared(best, Hot)
-	if compared == "" || clairvoyant.total(Hot) == 0 {
-		return "Clairvoyant, which knows the future, has none."
-	}
-	return fmt.Sprintf("Clairvoyant, which knows the future, has %s than %s.", compared, best.Name)
+	return fmt.Sprintf("%.0f to %.0f %% fewer in %d of %d runs", low, high, fewer, len(p.Runs))
 }
 
 func (r *Report) tooFewHot() bool {
 	for i := range r.Policies {
-		if p := &r.Policies[i]; p.Name != Clairvoyant && p.total(Hot) >= minHotMinutes {
+		if p := &r.Policies[i]; !p.clairvoyant() && p.total(Hot) >= minHotMinutes {
 			return false
 		}
 	}
@@ -317,14 +263,4 @@ func (r *Report) tooFewHot() bool {
 func withinNoise(a, b *PolicyReport) bool {
 	x, y := a.total(Hot), b.total(Hot)
 	return math.Abs(x-y) <= noiseBound*max(x, y)
-}
-
-// fewerRuns counts the runs in which a has fewer hot node-minutes than b.
-func fewerRuns(a, b *PolicyReport) (fewer, of int) {
-	for i := range a.Runs {
-		if a.Runs[i].HotMinutes < b.Runs[i].HotMinutes {
-			fewer++
-		}
-	}
-	return fewer, len(a.Runs)
 }
