@@ -84,7 +84,11 @@ func causedByAbsence(results []Result) []Result {
 
 // adviseEdit advises to change the configuration. why is a sentence, or empty.
 func (f *Facts) adviseEdit(yaml, todo, why string, args ...any) []Advice {
-	return adviseYAML(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.Configuration.Origin+", "+todo))
+	in := " In "
+	if strings.HasSuffix(why, ",") {
+		in = " in "
+	}
+	return adviseYAML(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+in+f.Configuration.Origin+", "+todo))
 }
 
 // adviseInPod advises to run doctor in the scheduler's pod.

@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -713,8 +714,8 @@ func TestReportOn_Messages(t *testing.T) {
 			s.Configuration.Decoded.LeaderElection.ResourceName, s.Configuration.Decoded.LeaderElection.ResourceNamespace = "kube-scheduler", "kube-system"
 			s.lease.Spec.HolderIdentity = ptr.To("master-1_x")
 		}, "scheduler.leader", Warning, []string{
-			"Lease kube-system/kube-scheduler is held by master-1", "runs on the machine master-1",
-			"leaderElection:\n  resourceName: plimsoll\n  resourceNamespace: plimsoll-system\n",
+			"Lease kube-system/kube-scheduler is held by master-1", "If both should run, in",
+			"leaderElection:\n  resourceName: plimsoll\n  resourceNamespace: plimsoll-system\n", "If not, stop the scheduler that runs on the machine master-1.",
 		}},
 		{"a pod without a node", func(s *sourceFacts) {
 			s.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}
@@ -742,6 +743,10 @@ func TestReportOn_Messages(t *testing.T) {
 			[]string{"no MutatingAdmissionPolicy reads the label"}},
 		{"a label beside policies that cannot be listed", labelShop("plimsoll", "", apierrors.NewForbidden(schema.GroupResource{}, "x", nil)), "pods.labeled", Skipped,
 			[]string{"not checked whether a policy reads the label"}},
+		{"a label younger than its namespace's pods", func(s *sourceFacts) {
+			labelShop("plimsoll", policyOf("plimsoll"), nil)(s)
+			s.Pods = append(s.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PodSpec{SchedulerName: "default-scheduler"}})
+		}, "pods.labeled", Warning, []string{"a policy reads the label for new pods alone", "kubectl -n shop rollout restart deployment"}},
 		{"a label without a profile", labelShop("plimsol", policyOf("plimsoll"), nil), "pods.labeled", Error, []string{
 			"plimsoll.io/scheduler=plimsol, and no pod with this scheduler: no profile has this name",
 			"kubectl label --overwrite namespace shop plimsoll.io/scheduler=plimsoll",
@@ -749,14 +754,17 @@ func TestReportOn_Messages(t *testing.T) {
 		// The window is 2 h, the history 24 h. 0.375 of them are 45 min, and 9 h.
 		{"a long window that the data do not cover", func(s *sourceFacts) {
 			s.windows, s.coverage = append(s.windows, 2*time.Hour), map[time.Duration]float64{2 * time.Hour: 0.375}
-		}, "time.coverage", Warning, []string{"the server has data of 38 % of the window of 2h0m0s", "Wait until the server has data of 2h0m0s", "window: 45m0s\n"}},
+		}, "time.coverage", Warning, []string{"the server has data of 38 % of the window of 2h0m0s", "Wait until the server has data of 2h0m0s", "write 45m0s instead of 2h0m0s wherever a plugin reads that window"}},
 		{"a long window that the data cover", func(s *sourceFacts) {
 			s.windows, s.coverage = append(s.windows, 2*time.Hour), map[time.Duration]float64{2 * time.Hour: 0.95}
 		}, "time.coverage", OK, []string{"the server has data of 95 % of the window of 2h0m0s"}},
 		{"a history that the data do not cover", func(s *sourceFacts) {
 			s.nodes[0].CreationTimestamp = metav1.NewTime(s.now.Add(-25 * time.Hour))
 			s.histories, s.coverage = []time.Duration{24 * time.Hour}, map[time.Duration]float64{24 * time.Hour: 0.375}
-		}, "time.coverage", Warning, []string{"the server has data of 38 % of the history of 24h0m0s", "history: 9h0m0s\n"}},
+		}, "time.coverage", Warning, []string{"the server has data of 38 % of the history of 24h0m0s", "write 9h0m0s instead of 24h0m0s wherever a plugin reads that history"}},
+		{"a coverage that the server does not tell", func(s *sourceFacts) {
+			s.windows, s.coverageErr = append(s.windows, 2*time.Hour), errors.New("too many samples")
+		}, "time.coverage", Skipped, []string{"not checked whether the server has data of 2h0m0s: too many samples"}},
 		{"a history of a new cluster", func(s *sourceFacts) {
 			for i := range s.nodes {
 				s.nodes[i].CreationTimestamp = metav1.NewTime(s.now.Add(-23 * time.Hour))
@@ -773,6 +781,15 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "time.scrape", Warning, []string{"nodes are measured every 1m30s (n1), over a window of 5m0s: not often enough"}},
 		// 64 and 8e9 stand for percent and bytes.
 		{"a query that returns percent", custom(64), "values.capacity", Error, []string{"6400.0 %", "seems to return percent", "memory: |-\n      (mine\n      ) / 100"}},
+		// n1 has 8 cores: 3.2 may be a load of 40 % in cores, and 64 is none.
+		{"a query that may return cores", func(s *sourceFacts) {
+			custom(3.2)(s)
+			s.diagnosis.Queries[0].Resource, s.nodes[0].Status.Capacity = load.CPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		}, "values.capacity", Error, []string{"on n1: 3.2, which counts as 100 %", "such as bytes or cores", "or by 100 if it returns percent"}},
+		{"a query of cores that returns percent", func(s *sourceFacts) {
+			custom(64)(s)
+			s.diagnosis.Queries[0].Resource, s.nodes[0].Status.Capacity = load.CPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		}, "values.capacity", Error, []string{"6400.0 %", "seems to return percent"}},
 		{"a query that returns bytes", custom(8e9), "values.capacity", Error, []string{
 			"is above capacity on n1: 8e+09, which counts as 100 %", "seems to return an amount, such as bytes", "query=mine",
 		}},

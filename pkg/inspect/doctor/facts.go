@@ -93,8 +93,9 @@ type sourceFacts struct {
 	// windows are the windows of the load that plugins read, and histories those of the usage of workloads, sorted.
 	windows, histories []time.Duration
 	// coverage is the fraction of a long window, or history, of which the server has load.
-	coverage map[time.Duration]float64
-	figures  []figure
+	coverage    map[time.Duration]float64
+	coverageErr error
+	figures     []figure
 	// diagnosis, examiner and examination are nil unless the source is a Prometheus.
 	diagnosis      *diagnosis.Diagnosis
 	examiner       func(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error)

@@ -407,11 +407,11 @@ func (s *sourceFacts) checkCapacity() []Result {
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 	value := fmt.Sprintf("%.1f %%, which counts as 100 %%", 100*highest.Highest)
 	switch {
-	case highest.Custom() && highest.Highest > percent:
+	case highest.Custom() && (highest.Highest > percent || s.mayBeCores(highest)):
 		value = fmt.Sprintf("%.4g, which counts as 100 %%", highest.Highest)
 		result, advice = Fail, s.AdviseRun(s.queryCommand(highest.PromQL),
 			"The query seems to return an amount, such as bytes or cores, and must return a fraction of capacity. Divide it by the node's "+
-				"capacity in the same unit, such as node_memory_MemTotal_bytes. See what it returns:")
+				"capacity in the same unit, such as node_memory_MemTotal_bytes, or by 100 if it returns percent. See what it returns:")
 	case highest.Custom() && highest.Highest > plausible:
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
@@ -420,6 +420,13 @@ func (s *sourceFacts) checkCapacity() []Result {
 			"The query seems to return percent, and must return a fraction of capacity.")
 	}
 	return result(advice, "%s is above capacity on %s: %s", highest, highest.HighestNode, value)
+}
+
+// mayBeCores reports whether the node has as many cores as the query returns of it.
+func (s *sourceFacts) mayBeCores(q *diagnosis.QueryDiagnosis) bool {
+	i := slices.IndexFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == q.HighestNode })
+	const plausible = 1.5
+	return q.Resource == load.CPU && i >= 0 && q.Highest > plausible && q.Highest <= plausible*s.nodes[i].Status.Capacity.Cpu().AsApproximateFloat64()
 }
 
 // samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
@@ -455,6 +462,8 @@ func (s *sourceFacts) checkCoverage() []Result {
 		switch {
 		case isLong:
 			return s.checkLong(span, covered)
+		case s.isLong(span) && s.coverageErr != nil:
+			return Skip("not checked whether the server has data of %s: %s", span, OneLine(s.coverageErr))
 		case s.isLong(span), len(all) == 0, len(s.examination.Behind) > 0: // samples dated too early do not reach the window's end
 			return nil
 		case len(young) == 0:
@@ -480,9 +489,13 @@ func (s *sourceFacts) checkLong(span time.Duration, covered float64) []Result {
 	case field == "history" && !slices.ContainsFunc(s.nodes, isOlder):
 		return Skip("%s, and the cluster is younger", message)
 	}
-	shorter := max(time.Duration(covered*float64(span)).Truncate(time.Minute), time.Minute)
-	return Warn(s.adviseEdit(fmt.Sprintf("%s: %s\n", field, shorter), "write a shorter one, such as:",
-		"Wait until the server has data of %s, or raise its retention. Or,", span), "%s", message)
+	shorter := time.Duration(covered * float64(span)).Truncate(time.Minute)
+	advice := Advise("Wait until the server has data of %s, or raise its retention.", span)
+	if least := map[string]time.Duration{"window": s.windows[0], "history": time.Hour}[field]; shorter >= least {
+		advice = append(advice, Advise("Or, in %s, write %s instead of %s wherever a plugin reads that %s.",
+			s.Configuration.Origin, shorter, span, field)...)
+	}
+	return Warn(advice, "%s", message)
 }
 
 // isLong reports whether the examination, which looks back for a few of the shortest windows, leaves the span out.
@@ -497,11 +510,14 @@ func (s *sourceFacts) readCoverage(ctx context.Context, p *prometheus.Source) {
 		if i < 0 || !s.isLong(window) {
 			continue
 		}
+		query := s.diagnosis.Queries[i].PromQL
+		if !slices.Contains(s.windows, window) { // the usage of workloads is that of their pods
+			query = strings.Join(text.Each(promql.PodFamilies(), func(f promql.PodFamily) string { return "count(" + f.Selector(load.CPU) + ")" }), " or ")
+		}
 		const steps = 40
 		step := max((window / steps).Truncate(time.Second), time.Second)
-		found, err := p.Series(ctx, fmt.Sprintf("max(count_over_time((%s)[%.0fs:%.0fs]))", s.diagnosis.Queries[i].PromQL,
-			window.Seconds(), step.Seconds()))
-		if err == nil && len(found) == 1 {
+		found, err := p.Series(ctx, fmt.Sprintf("max(count_over_time((%s)[%.0fs:%.0fs]))", query, window.Seconds(), step.Seconds()))
+		if s.coverageErr = cmp.Or(s.coverageErr, err); err == nil && len(found) == 1 {
 			s.coverage[window] = min(float64(found[0].Value)*step.Seconds()/window.Seconds(), 1)
 		}
 	}

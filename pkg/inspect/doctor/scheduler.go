@@ -187,12 +187,12 @@ func leaseYAML(w *cluster.Workload, suffix string) string {
 
 // adviseHolder advises to stop the process that holds the scheduler's Lease, or to choose another Lease.
 func (f *Facts) adviseHolder(w *cluster.Workload, holder, suffix string) []Advice {
-	advice := Advise("Stop the process that holds the Lease. It is no pod of this cluster, and runs on the machine %s.", holder)
-	if i := slices.IndexFunc(f.Pods, func(pod *corev1.Pod) bool { return pod.Name == holder }); i >= 0 {
-		advice = f.AdviseRun(cluster.DescribeCommand(f.Pods[i].Namespace, "Pod", holder), "Stop the other scheduler. See its pod:")
+	edit := f.adviseEdit("leaderElection:\n"+leaseYAML(w, suffix), "choose a Lease that the scheduler's Role names, too:", "If both should run,")
+	i := slices.IndexFunc(f.Pods, func(pod *corev1.Pod) bool { return pod.Name == holder })
+	if i < 0 { // a process, or a pod in its machine's network such as a control plane's scheduler
+		return append(edit, Advise("If not, stop the scheduler that runs on the machine %s.", holder)...)
 	}
-	return append(advice, f.adviseEdit("leaderElection:\n"+leaseYAML(w, suffix),
-		"choose a Lease that the scheduler's Role names, too:", "If both should run,")...)
+	return append(f.AdviseRun(cluster.DescribeCommand(f.Pods[i].Namespace, "Pod", holder), "Stop the other scheduler. See its pod:"), edit...)
 }
 
 func (f *Facts) checkLeader() []Result {
@@ -624,7 +624,8 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 }
 
 func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
-	q.unseen, q.devices = append(q.unseen, pod.Namespace+"/"+pod.Name), append(q.devices, devicesOf(pod)...)
+	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+	q.devices = slices.Compact(slices.Sorted(slices.Values(slices.Concat(q.devices, devicesOf(pod)))))
 	created := pod.CreationTimestamp.Time
 	if q.since.IsZero() || schedulerOnly && !q.schedulerOnly || schedulerOnly == q.schedulerOnly && created.Before(q.since) {
 		q.schedulerOnly, q.since = schedulerOnly, created
@@ -737,7 +738,14 @@ func (f *Facts) checkLabels() []Result {
 		message := fmt.Sprintf("namespace %s has the label %s=%s, and no pod with this scheduler", n.Name, schedulerLabel, name)
 		switch {
 		case slices.ContainsFunc(f.policies, func(selector labels.Selector) bool { return selector.Matches(labels.Set(n.Labels)) }):
-			return nil // its pods are older than the label, or the policy excludes them
+			older := func(pod *corev1.Pod) bool {
+				return pod.Namespace == n.Name && pod.Spec.SchedulerName == corev1.DefaultSchedulerName
+			}
+			if !slices.ContainsFunc(f.Pods, older) {
+				return nil
+			}
+			return Warn(f.AdviseRun(cluster.Kubectl("-n", n.Name, "rollout", "restart", "deployment"),
+				"Unless the policy excludes them, create the pods anew, such as by:"), "%s: a policy reads the label for new pods alone", message)
 		case !slices.Contains(profiles, name):
 			return Fail(f.AdviseRun(cluster.Kubectl("label", "--overwrite", "namespace", n.Name, schedulerLabel+"="+profiles[0]),
 				"Name a profile, and create the pods anew:"), "%s: no profile has this name", message)
