@@ -58,7 +58,7 @@ func CheckCluster(content []byte, cfg *kubeschedulerconfig.KubeSchedulerConfigur
 // CheckNames reports the names and labels in a document that select nothing. An empty document has none.
 func CheckNames(content []byte, c Cluster) []finding.Finding { return c.unmatched(parse(content), "") }
 
-// unmatched reports the names and labels below a node that select nothing.
+// unmatched reports the names and labels below a node that select nothing. Kinds of which there is no object could not be listed.
 func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Finding) {
 	report := func(at, selector, advice string) {
 		findings = append(findings, finding.Finding{
@@ -67,18 +67,21 @@ func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Fi
 	}
 	names := func(at string, list []string, all []string) {
 		for _, name := range list {
-			if all != nil && !slices.Contains(all, name) {
+			if len(all) > 0 && !slices.Contains(all, name) {
 				report(at, name, "correct or remove the name"+didYouMean(name, all))
 			}
 		}
 	}
 	selects := func(at string, selector labels.Selector, all []labels.Set) {
-		if !selector.Empty() && !slices.ContainsFunc(all, func(s labels.Set) bool { return selector.Matches(s) }) {
+		if len(all) > 0 && !selector.Empty() && !slices.ContainsFunc(all, func(s labels.Set) bool { return selector.Matches(s) }) {
 			report(at, selector.String(), "correct the labels, or remove the entry")
 		}
 	}
 	for key, value := range pairs(node) {
 		at := strings.TrimPrefix(path+"."+key.Value, ".")
+		if key.Value == "<<" { // the merged fields are the node's own
+			at = path
+		}
 		var list []string
 		for i, item := range items(value) {
 			list = append(list, text(item))

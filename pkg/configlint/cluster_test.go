@@ -2,6 +2,7 @@ package configlint_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,10 +76,17 @@ func TestCheckCluster(t *testing.T) {
 			check.Equal(t, "findings", tt.want, configlint.CheckCluster(content, check.Value(configlint.Decode(content))(t), clusterOf(tt.nodes)))
 		})
 	}
-	c := clusterOf(1)
-	c.PriorityClasses = nil
-	content := []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + lines + "exempt: {priorityClassNames: [none]}\n")
-	if findings := configlint.CheckCluster(content, check.Value(configlint.Decode(content))(t), c); len(findings) > 0 {
-		t.Errorf("classes that cannot be listed: %+v, want no finding", findings)
+	// What cannot be listed is not absent, and a merge is no field.
+	for name, args := range map[string]string{
+		"classes": "exempt: {priorityClassNames: [none]}\n", "namespaces": "exempt: {namespaceSelector: {matchLabels: {team: ops}}}\n",
+		"nodes": "nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]\n",
+	} {
+		content := []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + lines + args)
+		findings := configlint.CheckCluster(content, check.Value(configlint.Decode(content))(t), configlint.Cluster{})
+		check.Equal(t, name+" that cannot be listed", []finding.Finding(nil), findings)
+	}
+	merged := configlint.CheckNames([]byte("<<: {nodePowerModel: {n: {}}}\n"), clusterOf(300))
+	if len(merged) != 1 || merged[0].Field != "nodePowerModel" || strings.Count(merged[0].Advice, " or ") != 3 {
+		t.Errorf("merged names: %+v, want one finding at nodePowerModel with three names", merged)
 	}
 }

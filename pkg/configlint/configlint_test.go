@@ -300,8 +300,10 @@ func TestCheck_LimitsEvictForGroups(t *testing.T) {
   - {name: NodeMetrics, args: {metricProvider: {type: Prometheus, address: "http://p"}, metrics: [{name: m, query: m, prefer: Lower}]}}
 `
 	for gates, want := range map[string][]finding.Finding{
-		"kube:GenericWorkload=true": nil,
-		"kube:GangScheduling=true,WorkloadAwarePreemption=true": {{
+		"kube:GenericWorkload=true":               nil,
+		"WorkloadAwarePreemption=false":           nil,
+		"AllAlpha=true,WorkloadAwarePreemption=0": nil,
+		"kube:GangScheduling=true,WorkloadAwarePreemption=1": {{
 			Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
 			Details: []any{"name", "LoadThreshold", "profile", "default-scheduler", "gate", "WorkloadAwarePreemption"},
 			Advice:  "write --feature-gates=WorkloadAwarePreemption=false, or use this scheduler for Kubernetes 1.37",
@@ -316,7 +318,7 @@ func TestCheck_RemovedGates(t *testing.T) {
 	_, known := utilfeature.DefaultMutableFeatureGate.GetAll()["InPlacePodVerticalScaling"]
 	want := []finding.Finding{{
 		Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !known, Details: []any{"gate", "InPlacePodVerticalScaling"},
-		Advice: "remove InPlacePodVerticalScaling=true from --feature-gates before you upgrade to Kubernetes 1.38",
+		Advice: "remove InPlacePodVerticalScaling from --feature-gates before you upgrade to Kubernetes 1.38",
 	}}
 	gates := "--feature-gates=kube:GenericWorkload=true,kube:InPlacePodVerticalScaling=true,kube:PodLevelResources=true"
 	check.Equal(t, "findings", want, findingsOf(t, "", gates))

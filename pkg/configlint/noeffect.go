@@ -127,16 +127,21 @@ func overriddenFields(
 	return findings
 }
 
-// gatesOf returns the feature gates that the flags set, such as GenericWorkload=true.
-func gatesOf(flags *pflag.FlagSet) []string {
+// gatesOf returns the feature gates that the flags set. The flag's value is that of the whole process, so it counts only if it was set.
+func gatesOf(flags *pflag.FlagSet) map[string]bool {
+	gates := map[string]bool{}
 	if flags == nil {
-		return nil
+		return gates
 	}
-	flag := flags.Lookup("feature-gates")
-	if flag == nil {
-		return nil
+	if flag := flags.Lookup("feature-gates"); flag != nil && flag.Changed {
+		separator := func(r rune) bool { return r == ',' || r == ':' } // kube:a=true,kube:b=true
+		for _, set := range strings.FieldsFunc(flag.Value.String(), separator) {
+			if gate, value, found := strings.Cut(set, "="); found {
+				gates[gate], _ = strconv.ParseBool(value) // the running scheduler has parsed it
+			}
+		}
 	}
-	return strings.FieldsFunc(flag.Value.String(), func(r rune) bool { return r == ',' || r == ':' }) // kube:a=true,kube:b=true
+	return gates
 }
 
 // gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0: those
@@ -153,13 +158,12 @@ const gone = `
 // removedGates reports gates that end a scheduler of the next minor, which does not know them.
 func removedGates(flags *pflag.FlagSet) (findings []finding.Finding) {
 	known := utilfeature.DefaultMutableFeatureGate.GetAll()
-	for _, set := range gatesOf(flags) {
-		gate, _, _ := strings.Cut(set, "=")
+	for _, gate := range slices.Sorted(maps.Keys(gatesOf(flags))) {
 		if slices.Contains(strings.Fields(gone), gate) {
 			_, has := known[featuregate.Feature(gate)]
 			findings = append(findings, finding.Finding{
 				Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !has, Details: []any{"gate", gate},
-				Advice: "remove " + set + " from --feature-gates before you upgrade to Kubernetes 1.38",
+				Advice: "remove " + gate + " from --feature-gates before you upgrade to Kubernetes 1.38",
 			})
 		}
 	}
@@ -169,7 +173,12 @@ func removedGates(flags *pflag.FlagSet) (findings []finding.Finding) {
 // evictingLimits reports limits beside preemption for pod groups as Kubernetes 1.36 has it: no other plugin can act before it.
 func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Options) (findings []finding.Finding) {
 	const gate = "WorkloadAwarePreemption"
-	if !slices.Contains(gatesOf(o.Flags), gate+"=true") {
+	gates := gatesOf(o.Flags)
+	on, isSet := gates[gate]
+	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[gate]; known && !isSet {
+		on = gates["AllAlpha"]
+	}
+	if !on {
 		return nil
 	}
 	for i := range cfg.Profiles {
@@ -198,7 +207,7 @@ func SimilarNames(name string, names []string) []string {
 	for distance := range 4 {
 		program.SuggestionsMinimumDistance = distance
 		if similar := program.SuggestionsFor(name); len(similar) > 0 {
-			return similar
+			return similar[:min(len(similar), 3)]
 		}
 	}
 	return nil
