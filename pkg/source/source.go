@@ -139,7 +139,7 @@ type PodUsage struct {
 type WorkloadHistory interface {
 	PodSource
 	// FetchHistory calls visit with the usage of each workload's pods in the period. If there are more than maxWorkloads, it does so
-	// for those with the most usage of the resource. It returns the share of the pods that are missing: 1 if all are.
+	// for those with the most usage of the resource. It returns the share of the pods that are missing: 1 if no pod is known.
 	// After an error, these usages must not be used. It is an *IncompleteError if many pods are missing.
 	FetchHistory(ctx context.Context, p Period, maxWorkloads int, visit func(*WorkloadUsage)) (missing float64, err error)
 }

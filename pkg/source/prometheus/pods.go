@@ -410,8 +410,8 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 	return missing, nil
 }
 
-// missing returns the share of the pods without series at the end of the period, of those that ran then and still do. All may be
-// missing: the server need not know that time.
+// missing returns the share of the pods without series at the end of the period, of those that ran then and still do; 1 without
+// any. All may be missing: the server need not know that time.
 func (s *PodSource) missing(ctx context.Context, p source.Period) (float64, error) {
 	then := s.running(p.End.Add(-promql.PodWindow))
 	expected := 0
@@ -419,13 +419,13 @@ func (s *PodSource) missing(ctx context.Context, p source.Period) (float64, erro
 		expected += pods
 	}
 	if expected == 0 {
-		return 0, nil
+		return 1, nil
 	}
 	pods, err := s.count(ctx, s.family, p.End, then)
 	has := int(pods)
 	switch {
 	case response.IsTooMuch(err):
-		return 0, nil
+		return p.Missing, nil
 	case err != nil:
 		return 0, fmt.Errorf("count the pods of the past: %w", err)
 	case has > 0 && source.IsIncomplete(has, expected-int(p.Missing*float64(expected))):

@@ -260,6 +260,7 @@ func TestFetchHistory_Incomplete(t *testing.T) {
 		"a pod or three are new":    {"30", "1", 0, "3 of 34 are missing"},
 		"all":                       {"99", "4", 0, "0 of 34 are missing"},
 		"before the server's data":  {"0", "0", 0, "34 of 34 are missing"},
+		"no pod ran then":           {"", "0", 0, "34 of 34 are missing"}, // they have no start
 		"missing pods are accepted": {"21", "4", 9.0 / 34, "9 of 34 are missing"},
 		"more are missing":          {"19", "2", 9.0 / 34, "has 21 of 34 pods"},
 	} {
@@ -276,6 +277,9 @@ func TestFetchHistory_Incomplete(t *testing.T) {
 			s.lister = lister
 			period := sixHours
 			period.Missing = tt.missing
+			if tt.shop == "" {
+				s.lister = podLister(t, map[string]int{"shop": 30})
+			}
 			missing, err := s.FetchHistory(t.Context(), period, 1000, func(*source.WorkloadUsage) {})
 			got := fmt.Sprintf("%.0f of 34 are missing", 34*missing)
 			if err != nil {
