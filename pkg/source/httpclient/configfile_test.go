@@ -154,16 +154,27 @@ func TestHTTPConfigFile_SigV4(t *testing.T) {
 	}
 	keys := newClient(t, Config{HTTPConfigFile: configFile(t, "sigv4: {region: eu-west-1, access_key: FILE, secret_key: s3cret-key}")})
 	chain := newClient(t, Config{HTTPConfigFile: configFile(t, "sigv4: {region: eu-west-1}")})
-	check.Error(t, errorOf(t, keys, server.URL), "403", `"got AWS4-HMAC-SHA256 …"`, "the credentials in httpConfigFile")
+	check.Error(t, errorOf(t, keys, server.URL), "403", "Signature=…", "the credentials in httpConfigFile")
+	check.Equal(t, "secrets to hide, and not each signature", 1, len(keys.secrets.sent))
 	if got := sent.Get("Authorization"); !signed("FILE").MatchString(got) {
 		t.Errorf("signed by %q", got)
 	}
 	_, err := get(t, chain, server.URL)
 	check.Error(t, err, "sigv4 in httpConfigFile: ", "credentials")
+	// Keys in a shared file are read again once the server refuses the last ones.
+	shared := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", shared)
+	for _, key := range []string{"FIRST", "SECOND"} {
+		check.OK(t, os.WriteFile(shared, []byte("[default]\naws_access_key_id = "+key+"\naws_secret_access_key = s3cret-key\n"), 0o600))
+		check.Error(t, errorOf(t, chain, server.URL), "403")
+		if got := sent.Get("Authorization"); !signed(key).MatchString(got) {
+			t.Errorf("signed by %q, want %s", got, key)
+		}
+	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "CHAIN")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret-key")
 	t.Setenv("AWS_SESSION_TOKEN", token)
-	check.Error(t, errorOf(t, chain, server.URL), `"got AWS4-HMAC-SHA256 … …"`)
+	check.Lacks(t, errorOf(t, chain, server.URL).Error(), token)
 	if got := sent.Get("Authorization"); !signed("CHAIN").MatchString(got) || sent.Get("X-Amz-Security-Token") != token {
 		t.Errorf("signed by %q with token %q", got, sent.Get("X-Amz-Security-Token"))
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +56,8 @@ func (c *Client) useConfigFile(cfg Config) error {
 	return err
 }
 
-// signer signs requests by AWS' SigV4. It looks for credentials with the first request, as the library does so over the network.
+// signer signs requests by AWS' SigV4. It looks for credentials with the first request, as the library does so over the network, and
+// again once the server has refused them.
 type signer struct {
 	config *sigv4.SigV4Config
 	next   http.RoundTripper
@@ -70,7 +72,13 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sigv4 in httpConfigFile: %w", err)
 	}
-	return signing.RoundTrip(req)
+	resp, err := signing.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusForbidden {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.signing = nil // the library reads the keys of a shared file once
+	}
+	return resp, err
 }
 
 func (s *signer) find(ctx context.Context) (_ http.RoundTripper, err error) {
@@ -201,14 +209,19 @@ func (s *secrets) add(value string) {
 func (s *secrets) wroteHeader(name string, values []string) {
 	switch strings.ToLower(name) {
 	case "authorization":
-		_, value, _ := strings.Cut(strings.Join(values, ""), " ")
-		s.add(value)
+		if scheme, value, _ := strings.Cut(strings.Join(values, ""), " "); scheme != "AWS4-HMAC-SHA256" { // of one request
+			s.add(value)
+		}
 	case "x-amz-security-token":
 		s.add(strings.Join(values, ""))
 	}
 }
 
+// signature is that of a request by SigV4.
+var signature = regexp.MustCompile("Signature=[0-9a-f]+")
+
 func (s *secrets) hide(text string) string {
+	text = signature.ReplaceAllString(text, "Signature=…")
 	s.mu.Lock()
 	sent := s.sent
 	s.mu.Unlock()
