@@ -31,8 +31,7 @@ type Examination struct {
 	Labels []LabelMatch
 	// Unnamed are the nodes without load that no label of any series names, sorted.
 	Unnamed []string
-	// Down are a few targets on nodes without load that cannot be scraped, with all labels.
-	Down []string
+	Down    []string
 	// Frozen are the nodes whose counters of cpu were sampled over the shortest window and did not change, sorted.
 	Frozen []string
 	// Counted reports whether counters of cpu could be read of any node. Otherwise Frozen is unknown.
@@ -43,7 +42,6 @@ type Examination struct {
 	// Behind are the nodes whose samples come often but are old, sorted. Lag is the greatest age.
 	Behind []string
 	Lag    time.Duration
-	// Strays are a few series, with all labels, that name no node.
 	Strays []string
 	// Servers reports whether several servers answer at the address: they differ about the same moment.
 	Servers bool
@@ -53,10 +51,8 @@ type Examination struct {
 
 // Clusters are several clusters in one server.
 type Clusters struct {
-	// Label is the label with the name of the cluster. Names are its values, sorted.
 	Label string
 	Names []string
-	// Nodes are the nodes that several clusters name, sorted.
 	Nodes []string
 	// BestMatch is the name of the cluster whose series name most nodes and fewest other machines.
 	BestMatch string
@@ -64,8 +60,7 @@ type Clusters struct {
 
 // Sampling says how often a node is measured.
 type Sampling struct {
-	// Interval is the mean time between two samples; 0 if unknown.
-	Interval time.Duration
+	Interval time.Duration // 0 if unknown
 	// Since is the age of the first sample after the last gap of five minutes; at most a few windows.
 	Since time.Duration
 }
@@ -116,7 +111,6 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 	return x, nil
 }
 
-// sampling asks how often nodes are measured, by the series of a dialect, over a few windows.
 func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.Duration) (map[string]Sampling, error) {
 	selector := e.Planner.SampleSelector(d)
 	if selector == "" {
@@ -125,14 +119,16 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 	// The lookback has at least four samples, even if a window has none.
 	lookback := max(4*window, 10*time.Minute)
 	const steps, maxSpans = 40, 7
-	queries := []promql.Query{
-		e.Planner.OldestSample(selector, lookback, lookback/steps), e.Planner.OldestSample(selector, 2*window, 2*window/steps),
+	var queries []promql.Query
+	for _, over := range []time.Duration{lookback, 2 * window} {
+		queries = append(queries, e.Planner.ByNode("min", "min_over_time(timestamp(%s)[%s:%s])", selector, model.Duration(over),
+			model.Duration(max(over/steps, time.Second))))
 	}
 	oldest := len(queries)
 	var spans []time.Duration
 	for span := lookback; span >= 10*time.Second && len(spans) < maxSpans; span = (span / 2).Truncate(time.Second) {
 		spans = append(spans, span)
-		queries = append(queries, e.Planner.SampleCount(selector, span))
+		queries = append(queries, e.Planner.ByNode("max", "count_over_time(%s[%s])", selector, model.Duration(span)))
 	}
 	results := e.Querier.RunAll(ctx, queries)
 	for _, r := range results {
@@ -168,7 +164,6 @@ func (e *Examiner) differ(ctx context.Context) bool {
 	return len(seen) > 1
 }
 
-// down returns a few targets on nodes without load that cannot be scraped; none if the query fails.
 func (e *Examiner) down(ctx context.Context) (down []string) {
 	targets, err := e.series(ctx, promql.Down)
 	if err != nil {
@@ -185,7 +180,6 @@ func (e *Examiner) down(ctx context.Context) (down []string) {
 	return down
 }
 
-// frozen returns the nodes whose counters of cpu are sampled and do not change. counted reports whether there are counters.
 func (e *Examiner) frozen(
 	ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling,
 ) (frozen []string, counted bool) {
@@ -193,7 +187,7 @@ func (e *Examiner) frozen(
 	if selector == "" {
 		return nil, false
 	}
-	changes := e.Querier.RunAll(ctx, []promql.Query{e.Planner.ChangeCount(selector, window)})[0]
+	changes := e.Querier.RunAll(ctx, []promql.Query{e.Planner.ByNode("max", "changes(%s[%s])", selector, model.Duration(window))})[0]
 	if changes.Err != nil {
 		return nil, false
 	}
@@ -209,13 +203,15 @@ func (e *Examiner) frozen(
 	return frozen, counted
 }
 
-// findMisdated sets Ahead and Behind. It finds nothing if a query fails.
 func (e *Examiner) findMisdated(ctx context.Context, d promql.Dialect, x *Examination) {
 	selector := e.Planner.SampleSelector(d)
 	if selector == "" {
 		return
 	}
-	newest := e.Querier.RunAll(ctx, []promql.Query{e.Planner.LatestSample(selector, true), e.Planner.LatestSample(selector, false)})
+	newest := e.Querier.RunAll(ctx, []promql.Query{
+		e.Planner.ByNode("max", "timestamp(%s offset -5m)", selector), // a server looks back five minutes
+		e.Planner.ByNode("max", "timestamp(%s)", selector),
+	})
 	for i, node := range e.Querier.Matcher.Nodes {
 		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > SkewTolerance {
 			x.Ahead, x.Lead = append(x.Ahead, node.Name), max(x.Lead, at.Sub(newest[0].Evaluated))
@@ -231,7 +227,6 @@ func (e *Examiner) findMisdated(ctx context.Context, d promql.Dialect, x *Examin
 	slices.Sort(x.Behind)
 }
 
-// clusters finds nodes that series of several clusters name, whose load would be mixed. It finds none if the query fails.
 func (e *Examiner) clusters(ctx context.Context, d promql.Dialect) *Clusters {
 	query := e.Planner.ByCluster(d)
 	if query == "" {
@@ -286,7 +281,6 @@ func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
 	return c
 }
 
-// measuredSince returns for how long the node at a position has been measured, up to lookback.
 func measuredSince(oldest []*response.Result, position int, lookback time.Duration) (since time.Duration) {
 	for _, r := range oldest {
 		if first, ok := r.SampleTime(position); ok {
@@ -296,7 +290,6 @@ func measuredSince(oldest []*response.Result, position int, lookback time.Durati
 	return since
 }
 
-// interval returns the mean time between samples, over the longest of spans that is within since.
 func interval(counts []*response.Result, spans []time.Duration, position int, since time.Duration) time.Duration {
 	const fewSamples = 10
 	for i, span := range spans {
@@ -312,7 +305,6 @@ func interval(counts []*response.Result, spans []time.Duration, position int, si
 	return 0
 }
 
-// readable returns the series that load is read from, of all dialects if no node has load.
 func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.Duration) (all []labelSet, err error) {
 	read := func(query string) int {
 		series, failed := e.series(ctx, query)

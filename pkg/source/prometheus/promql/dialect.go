@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -107,9 +109,8 @@ var definitions = map[Dialect]definition{
 // sampling is a window as PromQL durations, with the resolution at which its standard deviation is sampled.
 type sampling struct {
 	window model.Duration
-	// rate is the length of the short rates for a deviation.
-	rate model.Duration
-	step model.Duration
+	rate   model.Duration // of a deviation
+	step   model.Duration
 	// shorter are windows to fall back to, the longest first, for a counter that does not cover the window.
 	shorter []model.Duration
 	// recentSeconds bounds the age of a counter's last sample.
@@ -141,7 +142,6 @@ func samplingOf(window time.Duration) sampling {
 	return s
 }
 
-// expression is the PromQL for the mean and for the standard deviation of one resource over a window.
 type expression struct {
 	mean, stdDev string
 	span         time.Duration
@@ -181,33 +181,26 @@ func (d Dialect) expression(r load.Resource, by Labels, s sampling) expression {
 	case of.modes != "" && r == load.CPU:
 		return of.modesExpression(by, s)
 	case of.modes != "":
-		return expression{
-			mean: of.memory("avg_over_time(%s)", "avg_over_time(%s)", by, s), stdDev: of.memoryDeviation(by, s),
-		}
+		const mean, deviation = "avg_over_time(%s)", "stddev_over_time(%s)"
+		return expression{mean: of.memory(usedShare, mean, mean, by, s), stdDev: of.memory("(%s) / %s", deviation, deviation, by, s)}
 	case r == load.CPU:
 		return usageSecondsExpression(of.series[r][0], by, s)
 	}
 	return bytesExpression(of.series[r][0], by, s)
 }
 
-// memory is a function of the used memory over all memory. Where the series is what is available, memory is one minus the function
+// usedShare is the share of used memory, of what is available and of all.
+const usedShare = "1 - (%s) / %s"
+
+// memory is a function of the used memory over all memory. Where the series is what is available, memory is a share of the function
 // ofAvailable.
-func (of *definition) memory(ofUsed, ofAvailable string, by Labels, s sampling) string {
+func (of *definition) memory(share, ofUsed, ofAvailable string, by Labels, s sampling) string {
 	if of.total == "" {
 		return otelMemory(ofUsed, by, s)
 	}
-	return fmt.Sprintf("max by (%s) (1 - (%s) / %s)", by, of.availableOver(ofAvailable, s), of.total)
+	return fmt.Sprintf("max by (%s) ("+share+")", by, of.availableOver(ofAvailable, s), of.total)
 }
 
-func (of *definition) memoryDeviation(by Labels, s sampling) string {
-	const deviation = "stddev_over_time(%s)"
-	if of.total == "" {
-		return otelMemory(deviation, by, s)
-	}
-	return fmt.Sprintf("max by (%s) ((%s) / %s)", by, of.availableOver(deviation, s), of.total)
-}
-
-// availableOver is a function of the available memory.
 func (of *definition) availableOver(function string, s sampling) string {
 	available := of.series[load.Memory][0]
 	plain := fmt.Sprintf(function, fmt.Sprintf("%s[%s]", available, s.window))
@@ -226,15 +219,10 @@ func otelMemory(function string, by Labels, s sampling) string {
 // modesExpression divides busy by all cpu seconds: all modes of a cpu together grow by one second a second.
 // So the quotient holds when two jobs scrape one exporter, an exporter was replaced, or counters begin within the window.
 func (of *definition) modesExpression(by Labels, s sampling) expression {
-	deviation := func(by Labels) string {
-		return fmt.Sprintf("stddev_over_time((%s)[%s:%s])", of.busyShare(by, s.rate), s.window, s.step)
+	stdDev, _ := of.acrossPods("stddev_over_time((%s)[%s:%s])", by, s)
+	return expression{
+		mean: fmt.Sprintf(`%s and count by (%s) (%s)`, of.busyShare(by, s.window), by, of.series[load.CPU][0]), stdDev: stdDev,
 	}
-	idle := of.series[load.CPU][0]
-	e := expression{mean: fmt.Sprintf(`%s and count by (%s) (%s)`, of.busyShare(by, s.window), by, idle), stdDev: deviation(by)}
-	if across, ok := acrossPods(deviation, by, idle); ok {
-		e.stdDev = across
-	}
-	return e
 }
 
 func (of *definition) busyShare(by Labels, over model.Duration) string {
@@ -259,14 +247,19 @@ func (l Labels) String() string { return strings.Join(l, ", ") }
 // PodLabel is the label of a target's pod.
 const PodLabel = "pod"
 
-// acrossPods returns a statistic over a subquery for the pods that have series now. It covers earlier pods of the same target.
-// So a rollout of the exporter does not cut it short. It returns none if pod is not in by.
-func acrossPods(statistic func(by Labels) string, by Labels, series string) (query string, ok bool) {
+// acrossPods returns a statistic of short rates. If pod is in by, it is for the pods that have series now, and covers earlier pods
+// of the same target. So a rollout of the exporter does not cut it short.
+func (of *definition) acrossPods(statistic string, by Labels, s sampling) (query string, across bool) {
 	others := slices.DeleteFunc(slices.Clone(by), func(label string) bool { return label == PodLabel })
-	if len(others) == len(by) || len(others) == 0 {
-		return "", false
+	across = 0 < len(others) && len(others) < len(by)
+	if !across {
+		others = by
 	}
-	return fmt.Sprintf("%s * on (%s) group_right () group by (%s) (%s)", statistic(others), others, by, series), true
+	query = fmt.Sprintf(statistic, of.busyShare(others, s.rate), s.window, s.step)
+	if across {
+		query += fmt.Sprintf(" * on (%s) group_right () group by (%s) (%s)", others, by, of.series[load.CPU][0])
+	}
+	return query, across
 }
 
 // ruleExpression is for a recorded rule. It takes subqueries: rules may be evaluated less often than the window lasts.
@@ -316,7 +309,6 @@ func rateWithin(counter string, over model.Duration, shares int) string {
 	return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
 }
 
-// repeated are the counters that did not change in their last samples.
 func repeated(counter string, s sampling) string {
 	return fmt.Sprintf("(changes(%[1]s[%[2]ds]) == 0 and count_over_time(%[1]s[%[2]ds]) > 1)", counter, s.recentSeconds)
 }
@@ -342,16 +334,13 @@ func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float
 	series, e := of.series[r], expression{span: time.Duration(s.rate), overCapacity: d.overCapacity()}
 	switch {
 	case of.modes != "" && r == load.CPU:
-		statistic := func(by Labels) string {
-			return fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s])", q, of.busyShare(by, s.rate), s.window, s.step)
-		}
-		var ok bool
-		if e.mean, ok = acrossPods(statistic, by, series[0]); !ok {
-			e.mean = fmt.Sprintf("%s and count by (%s) (%s)", statistic(by), by, series[0])
+		var across bool
+		if e.mean, across = of.acrossPods("quantile_over_time("+q+", (%s)[%s:%s])", by, s); !across {
+			e.mean += fmt.Sprintf(" and count by (%s) (%s)", by, series[0])
 		}
 	case of.modes != "":
 		// A high quantile of what is used is a low one of what is available.
-		e.mean = of.memory("quantile_over_time("+q+", %s)", "quantile_over_time("+format(1-fraction)+", %s)", by, s)
+		e.mean = of.memory(usedShare, "quantile_over_time("+q+", %s)", "quantile_over_time("+format(1-fraction)+", %s)", by, s)
 	case of.rule > 0:
 		e.mean = fmt.Sprintf("(%s) and (%s)",
 			FirstOf(series, "max by ("+by.String()+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
@@ -371,10 +360,100 @@ func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float
 	return e
 }
 
-// overCapacity reports whether the dialect reads used amounts, which the Node's capacity divides.
 func (d Dialect) overCapacity() bool { return definitions[d].modes == "" && definitions[d].rule == 0 }
 
-// format writes a fraction without the digits that rounding adds.
 func format(fraction float64) string {
 	return strconv.FormatFloat(math.Round(fraction*1e6)/1e6, 'f', -1, 64)
+}
+
+func customExpression(custom string, s sampling) expression {
+	return expression{
+		mean: withWindow(custom, s.window),
+		// The line break ends a trailing comment of the expression.
+		stdDev: fmt.Sprintf("stddev_over_time((%s\n)[%s:%s])", withWindow(custom, s.rate), s.window, s.step),
+	}
+}
+
+// customQuantile is customExpression for a quantile. A plain selector, such as the name of a recorded rule, needs no subquery.
+func customQuantile(custom string, s sampling, fraction float64) expression {
+	now, q := withWindow(custom, s.rate), format(fraction)
+	// The line breaks end a trailing comment of the expression.
+	over := fmt.Sprintf("(%s\n)[%s:%s]", now, s.window, s.step)
+	if selector := plainSelector(now); selector != nil {
+		over = fmt.Sprintf("%s[%s]", selector, s.window)
+	}
+	return expression{mean: fmt.Sprintf("quantile_over_time(%s, %s) and (%s\n)", q, over, now), span: time.Duration(s.rate)}
+}
+
+func withWindow(custom string, window model.Duration) string {
+	return strings.ReplaceAll(custom, "$window", window.String())
+}
+
+// parse returns nil for another dialect of PromQL, or for a mistake, which the mean's query reports.
+func parse(promql string) parser.Expr {
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(promql)
+	if err != nil {
+		return nil
+	}
+	return parsed
+}
+
+// plainSelector returns an expression that is a selector without offset and @; nil for others.
+func plainSelector(promql string) *parser.VectorSelector {
+	selector, ok := parse(promql).(*parser.VectorSelector)
+	if !ok || selector.OriginalOffset != 0 || selector.Timestamp != nil || selector.StartOrEnd != 0 {
+		return nil
+	}
+	return selector
+}
+
+// customNewestSample is newestSample for the operator's expression.
+// It returns "" unless the expression is a plain selector, such as the name of a recorded rule, without offset and @.
+func customNewestSample(custom string, window model.Duration) string {
+	custom = withWindow(custom, window)
+	if plainSelector(custom) == nil {
+		return ""
+	}
+	return fmt.Sprintf("timestamp(%s\n)", custom)
+}
+
+// maxUnixSeconds keeps a time within what UnixMilli and JSON can hold; it is in the year 5138.
+const maxUnixSeconds = 1e11
+
+// Time returns the time of a number of seconds since 1970, to the millisecond, and whether it is valid.
+func Time(seconds float64) (time.Time, bool) {
+	if !(seconds > 0 && seconds < maxUnixSeconds) {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(math.Round(seconds * 1000))), true
+}
+
+// Selector are label matchers. The zero value matches all series.
+type Selector []*labels.Matcher
+
+// ParseSelector returns the matchers of a valid selector in braces; none if it is empty.
+func ParseSelector(text string) Selector {
+	if selector, ok := parse(text).(*parser.VectorSelector); ok {
+		return selector.LabelMatchers
+	}
+	return nil
+}
+
+func (s Selector) restrict(e expression) expression {
+	e.mean, e.stdDev = s.add(e.mean), s.add(e.stdDev)
+	return e
+}
+
+func (s Selector) add(query string) string {
+	if len(s) == 0 || query == "" {
+		return query
+	}
+	parsed := parse(query)
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if selector, ok := node.(*parser.VectorSelector); ok {
+			selector.LabelMatchers = append(selector.LabelMatchers, s...)
+		}
+		return nil
+	})
+	return parsed.String()
 }

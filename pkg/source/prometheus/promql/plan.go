@@ -15,14 +15,12 @@ import (
 // Kind is what a query returns for each node.
 type Kind int
 
+// The kinds.
 const (
-	// Mean is the mean of a resource over a window, or a quantile if the query has a Fraction.
-	Mean Kind = iota
-	// StdDev is the standard deviation of a resource over a window.
+	Mean Kind = iota // or a quantile, if the query has a Fraction
 	StdDev
 	// NewestSample is the time of the newest sample that load is read from, in seconds since 1970.
 	NewestSample
-	// NodeMetric is the value of an expression for NodeMetrics.
 	NodeMetric
 	// ServerTime is the time for which the server evaluates queries. VictoriaMetrics stamps values of thirty seconds ago with now.
 	ServerTime
@@ -35,8 +33,7 @@ type Query struct {
 	// Resource is unset for a NodeMetric. Only Mean and StdDev have a Window.
 	Resource load.Resource
 	Window   time.Duration
-	// Fraction is that of a quantile, in (0, 1]; 0 for other queries.
-	Fraction float64
+	Fraction float64 // in (0, 1]; 0 for other queries
 	Reading
 	// Others are the readings of further dialects, for nodes that the first lacks. Their series have the label DialectLabel.
 	Others []Reading
@@ -65,7 +62,6 @@ func (q *Query) ReadingOf(d Dialect) (reading *Reading, order int) {
 	return &q.Reading, 0
 }
 
-// or returns a query with the series of a further dialect.
 func (d Dialect) or(query, further string) string {
 	return fmt.Sprintf(`%s or label_replace(%s, "%s", "%s", "", "")`, query, further, DialectLabel, d)
 }
@@ -106,10 +102,8 @@ func (q Query) origin() string {
 // Planner decides which queries to send.
 type Planner struct {
 	// Custom are the operator's queries by resource; an empty one leaves the resource to the dialect.
-	Custom [load.ResourceCount]string
-	// By are the labels that may name a node.
-	By Labels
-	// Selector are matchers of all series of a dialect.
+	Custom   [load.ResourceCount]string
+	By       Labels
 	Selector Selector
 }
 
@@ -153,7 +147,6 @@ func (p *Planner) Load(dialects []Dialect, windows []time.Duration, quantiles []
 	return slices.Concat(p.newestSample(dialects, Shortest(windows, quantiles)), means, deviations)
 }
 
-// expression returns the PromQL for a resource, and the query without it. A fraction of 0 asks for mean and deviation.
 func (p *Planner) expression(dialects []Dialect, r load.Resource, of load.Quantile) (e expression, q Query, ok bool) {
 	s, custom := samplingOf(of.Window), p.Custom[r]
 	q = Query{Resource: r, Window: of.Window, Fraction: of.Fraction}
@@ -236,17 +229,6 @@ func (p *Planner) CustomNow(r load.Resource, window time.Duration) string {
 	return withWindow(p.Custom[r], model.Duration(window))
 }
 
-// OldestSample returns the query for the time of each node's oldest sample over a span, evaluated at each step.
-func (p *Planner) OldestSample(selector string, over, step time.Duration) Query {
-	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:%s]))",
-		p.By, selector, model.Duration(over), model.Duration(max(step, time.Second)))}
-}
-
-// SampleCount returns the query for the number of each node's samples over a span.
-func (p *Planner) SampleCount(selector string, over time.Duration) Query {
-	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (count_over_time(%s[%s]))", p.By, selector, model.Duration(over))}
-}
-
 // CPUCounters returns a selector of the counters of cpu seconds behind the dialect's load; empty if none are known.
 func (p *Planner) CPUCounters(d Dialect) string {
 	if p.Custom[load.CPU] != "" || d == "" {
@@ -262,18 +244,9 @@ func (p *Planner) CPUCounters(d Dialect) string {
 	return p.Selector.add(of.allModes()) // of any mode: a busy node is never idle
 }
 
-// ChangeCount returns the query for the number of changes of each node's series over a span.
-func (p *Planner) ChangeCount(selector string, over time.Duration) Query {
-	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (changes(%s[%s]))", p.By, selector, model.Duration(over))}
-}
-
-// LatestSample returns the query for the time of each node's newest sample.
-// With ahead, it finds samples that are dated up to five minutes ahead: a server looks back five minutes.
-func (p *Planner) LatestSample(selector string, ahead bool) Query {
-	if ahead {
-		selector += " offset -5m"
-	}
-	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (timestamp(%s))", p.By, selector)}
+// ByNode returns the query for an aggregate, such as max, of an expression by node.
+func (p *Planner) ByNode(aggregate, expression string, args ...any) Query {
+	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("%s by (%s) (%s)", aggregate, p.By, fmt.Sprintf(expression, args...))}
 }
 
 // ClusterLabels name the cluster of a series, where one server has several.

@@ -29,8 +29,7 @@ var (
 // Labels that Prometheus renamed (exported_namespace) do not count: any scraped target can have them.
 // So where the scrape of the kubelets does not honor labels, no series is of a pod of the cluster.
 type PodFamily struct {
-	Name string
-	// series are the names, matchers further conditions beside namespace and pod.
+	Name       string
 	series     [load.ResourceCount]string
 	matchers   string
 	containers bool
@@ -76,7 +75,6 @@ func (f *PodFamily) byPod(expression string) string {
 	return fmt.Sprintf("min by (namespace, pod) (%s)", f.rename(expression))
 }
 
-// rename gives the series of an expression the labels namespace and pod.
 func (f *PodFamily) rename(expression string) string {
 	if f.labels[0] == "" {
 		return expression
@@ -137,14 +135,11 @@ func whole(counter string) string {
 // Sum is a sum over the pods of a workload.
 type Sum int
 
+// The sums, in cores or bytes, and their number.
 const (
-	// CountSum is the number of pods.
 	CountSum Sum = iota
-	// UsageSum is the sum of usages in cores or bytes.
 	UsageSum
-	// SquaresSum is the sum of squared usages.
 	SquaresSum
-	// SumCount is the number of kinds.
 	SumCount
 )
 
