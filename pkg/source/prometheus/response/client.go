@@ -63,9 +63,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Query evaluates an instant query about nodes and passes each series with an accepted value to visit. After an error,
 // passed series must not be used. The error names the URL, and wraps a *RefusedError where the server refused the query.
-func (c *Client) Query(
-	ctx context.Context, promql string, bounds Bounds, visit func(*Series[map[string]string]),
-) (Answer, error) {
+func (c *Client) Query(ctx context.Context, promql string, bounds Bounds, visit func(*Series[map[string]string])) (Answer, error) {
 	answer, err := c.Send(ctx, InstantParameters(promql, time.Time{}), bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {
 		err = fmt.Errorf("%w, the bound for %d nodes: set metricProvider.selector, or use a custom query, "+
@@ -86,9 +84,8 @@ func InstantParameters(promql string, at time.Time) url.Values {
 // Bounds are those of one response.
 type Bounds struct {
 	Bytes, Series int64
-	// Signed reports whether values may be negative.
-	Signed bool
-	nodes  int
+	Signed        bool // values may be negative
+	nodes         int
 }
 
 // NodeBounds are the bounds of a response with about one series a node.

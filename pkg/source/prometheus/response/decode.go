@@ -98,7 +98,6 @@ func IsTooMuch(err error) bool {
 // Answer is what a response has beside its elements.
 type Answer struct {
 	Warnings []string
-	// Rejected counts the numbers that no visit got.
 	Rejected source.Rejected
 }
 
@@ -211,13 +210,12 @@ func Decode(from io.Reader, bounds Bounds, elements Elements) (Answer, error) {
 }
 
 type envelope struct {
-	elements Elements
-	numbers  numbers
-	status   string
-	err      RefusedError
-	warnings []string
-	// hasResult tells an empty vector from none.
-	hasResult bool
+	elements  Elements
+	numbers   numbers
+	status    string
+	err       RefusedError
+	warnings  []string
+	hasResult bool // tells an empty vector from none
 }
 
 func (e *envelope) decode(dec *jsonstream.Decoder) error {
@@ -306,14 +304,12 @@ func refusal(body []byte, tooLong string) *RefusedError {
 
 // Matcher finds the Nodes that series belong to. It does not change.
 type Matcher struct {
-	Nodes []*corev1.Node
-	Index *source.NodeIndex
-	// labels are the labels that may name a node, the preferred one first.
+	Nodes   []*corev1.Node
+	Index   *source.NodeIndex
 	labels  []string
 	excerpt func(string) string
 	// only has the dialect of each Node's values; empty where any dialect may measure the Node. It may be nil.
-	only []promql.Dialect
-	// capacities are those of Nodes.
+	only       []promql.Dialect
 	capacities []podusage.Capacity
 }
 
@@ -341,10 +337,6 @@ func (m *Matcher) Match(series map[string]string) (position, rank int, ok bool) 
 		}
 	}
 	return 0, 0, false
-}
-
-func (m *Matcher) describe(series map[string]string) string {
-	return m.write("", series, m.labels)
 }
 
 // DescribeAll writes a series with all of its labels.

@@ -1,6 +1,7 @@
 package response
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,13 +20,6 @@ import (
 
 // concurrentQueries lets other queries of a refresh finish while one hangs, without overloading Prometheus.
 const concurrentQueries = 4
-
-// Errors of a response without a value for any Node. Others are *UnmatchedError and *RejectedError.
-var (
-	ErrNoSeries   = errors.New("no series")
-	errContested  = errors.New("target sets differ about each node: set metricProvider.selector")
-	ErrNoCapacity = errors.New("the Nodes with series report no status.capacity for this resource")
-)
 
 // UnmatchedError says that no series of a response matches a Node.
 type UnmatchedError struct {
@@ -46,35 +40,28 @@ func (e *RejectedError) Error() string {
 
 // Value is what a query returned for one Node.
 type Value struct {
-	Value float64
-	Known bool
-	// Dialect says how Value was read; empty for a custom query and for a NodeMetric.
+	Value   float64
+	Known   bool
 	Dialect promql.Dialect
 }
 
 // Result is the response to one query, by node.
 type Result struct {
 	Query *promql.Query
-	// Err is why there is no response. Only Query is set then.
-	Err error
+	Err   error // if set, only Query is
 	// Evaluated is the earliest timestamp of the series, zero without any. Received is when the response was complete.
 	Evaluated, Received time.Time
-	// Values has one element per Matcher.Nodes, in the same order.
-	Values []Value
+	Values              []Value // by Matcher.Nodes
 	// Nodes is the number of nodes with a value. Own is the number of nodes, contested ones included, with a series whose instance is
 	// the name or an address of the node.
 	Nodes, Own int
-	// Contested are the nodes without a value because target sets differ.
-	Contested []Contested
-	// Series is the number of series.
-	Series int
+	Contested  []Contested
+	Series     int
 	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
 	Unmatched map[string]struct{}
 	Warnings  []string
-	// Partial is a *PartialError if the response lacks data; otherwise nil.
-	Partial error
-	// Rejected counts the numbers that were not used.
-	Rejected source.Rejected
+	Partial   error
+	Rejected  source.Rejected
 }
 
 type claims struct {
@@ -82,7 +69,6 @@ type claims struct {
 	sets map[TargetSet]*TargetSet
 }
 
-// add collects the value of a series. settle decides between the values of a node.
 func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 	r.Series++
 	if r.Evaluated.IsZero() || s.Value.At.Before(r.Evaluated) {
@@ -91,7 +77,7 @@ func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 	position, rank, ok := m.Match(s.Metric)
 	if !ok {
 		if len(r.Unmatched) < source.MaxUnmatched {
-			r.addUnmatched(m.describe(s.Metric))
+			r.Unmatched[m.write("", s.Metric, m.labels)] = struct{}{}
 		}
 		return
 	}
@@ -111,20 +97,11 @@ func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 	if c.sets[set] == nil {
 		c.sets[set] = &set
 	}
-	at, found := m.Index.Match(s.Metric[instanceLabel])
+	at, found := m.Index.Match(s.Metric["instance"])
 	c.all = append(c.all, claim{
 		position: position, order: order, dialect: reading.Dialect, value: value, own: found && at == position, set: c.sets[set],
 		rank: rank,
 	})
-}
-
-func (r *Result) addUnmatched(series string) {
-	if r.Unmatched == nil {
-		r.Unmatched = map[string]struct{}{}
-	}
-	if len(r.Unmatched) < source.MaxUnmatched {
-		r.Unmatched[series] = struct{}{}
-	}
 }
 
 // Named is the number of nodes with a value, or contested.
@@ -150,15 +127,15 @@ func (r *Result) Problem() error {
 func (r *Result) EmptyReason() error {
 	switch {
 	case len(r.Contested) > 0:
-		return errContested
+		return errors.New("target sets differ about each node: set metricProvider.selector")
 	case len(r.Unmatched) > 0:
 		return &UnmatchedError{Series: r.Series, Examples: slices.Sorted(maps.Keys(r.Unmatched))}
 	case r.Series > 0:
-		return ErrNoCapacity
+		return errors.New("the Nodes with series report no status.capacity for this resource")
 	case len(r.Rejected) > 0:
 		return &RejectedError{r.Rejected}
 	}
-	return ErrNoSeries
+	return errors.New("no series")
 }
 
 // SampleTime returns the node's value as a time. r is the result of a query for times of samples, or nil.
@@ -229,6 +206,7 @@ func (qr *Querier) RunAll(ctx context.Context, queries []promql.Query) []*Result
 func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	nodes := len(qr.Matcher.Nodes)
 	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{sets: map[TargetSet]*TargetSet{}}
+	r.Unmatched = map[string]struct{}{}
 	bounds := NodeBounds(nodes * (1 + len(q.Others)))
 	bounds.Signed = q.Kind == promql.NodeMetric
 	visit := func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) }
@@ -243,4 +221,100 @@ func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	r.Rejected.Add(answer.Rejected)
 	r.settle(c.all, qr.Matcher.excerpt)
 	return r
+}
+
+// Select the series that give a node's load:
+//   - With metricProvider.selector, only series that match it are read.
+//   - Series whose instance is an address or the name of the node come before all others.
+//   - If two target sets of the series that count differ by more than tolerance, the node is contested and has no load. Otherwise
+//     the highest value counts.
+
+// tolerance is the difference of two target sets above which a node is contested, as a fraction of capacity.
+const tolerance = 0.05
+
+// TargetLabels appends the missing labels of a target to labels. A query that aggregates by them keeps the target visible.
+func TargetLabels(labels []string) []string {
+	all := slices.Clone(labels)
+	for _, label := range []string{"instance", "job", "namespace", "service", promql.PodLabel} {
+		if !slices.Contains(all, label) {
+			all = append(all, label)
+		}
+	}
+	return all
+}
+
+// TargetSet is a set of targets of the same job, namespace and service.
+type TargetSet struct{ Job, Namespace, Service string }
+
+// LabelsOf returns the target set of a series.
+func LabelsOf(series map[string]string) TargetSet {
+	return TargetSet{Job: series["job"], Namespace: series["namespace"], Service: series["service"]}
+}
+
+// String returns the set's labels as a PromQL selector, for metricProvider.selector.
+func (s TargetSet) String() string {
+	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", s.Job, s.Namespace, s.Service)
+}
+
+func (s TargetSet) compare(o TargetSet) int {
+	return cmp.Or(cmp.Compare(s.Namespace, o.Namespace), cmp.Compare(s.Job, o.Job), cmp.Compare(s.Service, o.Service))
+}
+
+func (s TargetSet) clean(excerpt func(string) string) TargetSet {
+	return TargetSet{Job: excerpt(s.Job), Namespace: excerpt(s.Namespace), Service: excerpt(s.Service)}
+}
+
+type claim struct {
+	position int
+	order    int
+	dialect  promql.Dialect
+	value    float64
+	own      bool
+	set      *TargetSet
+	// rank is the position in nodeLabels of the series label that matched the node. 0 is preferred.
+	rank int
+}
+
+// Contested is a node that two target sets measure differently.
+type Contested struct {
+	Position  int
+	High, Low TargetSet
+}
+
+// settle gives each node a value of the first dialect that has one, or finds it contested. Of the series of one target set, that
+// with the earliest of nodeLabels counts, then the greatest: a replaced pod's series may still be there.
+func (r *Result) settle(claims []claim, excerpt func(string) string) {
+	slices.SortFunc(claims, func(a, b claim) int {
+		own := 0
+		if a.own != b.own {
+			if own = 1; a.own {
+				own = -1
+			}
+		}
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.order, b.order), own, a.set.compare(*b.set),
+			cmp.Compare(a.rank, b.rank), cmp.Compare(b.value, a.value))
+	})
+	for i := 0; i < len(claims); {
+		first, low, high := claims[i], claims[i], claims[i]
+		for last := first.set; i < len(claims) && claims[i].position == first.position; i++ {
+			if c := claims[i]; c.order == first.order && c.own == first.own && c.set != last {
+				last = c.set
+				if c.value > high.value {
+					high = c
+				}
+				if c.value < low.value {
+					low = c
+				}
+			}
+		}
+		if first.own {
+			r.Own++
+		}
+		if r.Query.Kind <= promql.StdDev && high.value-low.value > tolerance {
+			r.Contested = append(r.Contested, Contested{first.position, high.set.clean(excerpt), low.set.clean(excerpt)})
+			continue
+		}
+		r.Values[first.position] = Value{Value: high.value, Known: true, Dialect: first.dialect}
+		r.Nodes++
+	}
 }
