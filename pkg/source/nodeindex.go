@@ -18,10 +18,9 @@ type NodeIndex struct {
 	// that of the only one that is ready. Otherwise it is ambiguous and matches none: unknown load is better than load of the wrong
 	// Node.
 	byName, byAlias map[string]int
-	// ready has the aliases of ready Nodes.
-	ready    map[string]bool
-	nodes    []*corev1.Node
-	replaced []Replaced
+	ready           map[string]bool
+	nodes           []*corev1.Node
+	replaced        []Replaced
 }
 
 // Replaced is a Node that is not ready, and the ready one that has its address, host name or instance. These match the ready one.
@@ -73,7 +72,7 @@ func (x *NodeIndex) addAliases(node *corev1.Node, position int, ready bool) {
 	}
 }
 
-// addAlias adds an alias. Those of ready Nodes are added first.
+// addAlias must be called for ready Nodes first.
 func (x *NodeIndex) addAlias(value string, position int, ready bool) {
 	alias := HostOf(value)
 	other, taken := x.byAlias[alias]

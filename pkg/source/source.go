@@ -20,7 +20,6 @@ import (
 // Source measures the load of nodes. An implementation need not be safe for concurrent use: one Watcher calls it, one
 // refresh after the other.
 type Source interface {
-	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
 	// Fetch measures all nodes in a number of queries that does not grow with the nodes. It returns when ctx is done or its own
 	// timeout has passed. It fails only if it can read no part of the requested load. If no load is requested, Metrics count. A batch
@@ -43,7 +42,6 @@ type Request struct {
 
 // MetricValues are the values of one of a Request's Metrics.
 type MetricValues struct {
-	// Metric is the PromQL expression.
 	Metric string
 	// End is the time at which the expression was evaluated.
 	End time.Time
@@ -100,8 +98,7 @@ type Batch struct {
 	// Samples holds each resource of a node at most once per window and quantile. Values are as measured: the reader checks them.
 	Samples []load.Sample
 	// Metrics holds at most one element per metric; a metric that could not be read has none.
-	Metrics []MetricValues
-	// UnmatchedCount is the number of series without a node, up to MaxUnmatched.
+	Metrics        []MetricValues
 	UnmatchedCount int
 	// Contested are the nodes without samples because scrape targets disagree, sorted by name. They have no load.
 	Contested []Contested
@@ -118,7 +115,6 @@ type Contested struct {
 
 // PodSource measures the usage of pods. An implementation need not be safe for concurrent use.
 type PodSource interface {
-	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
 	// FetchPods calls visit with the usage of pods, with a number of queries that does not grow with the pods. pods is their number,
 	// which bounds the responses. It returns errors by resource: the usage of a failed resource must not be used.
@@ -178,9 +174,7 @@ type WorkloadUsage struct {
 
 // Cluster is a cluster whose nodes are measured.
 type Cluster struct {
-	// Nodes are the nodes that load is attributed to.
-	Nodes corelisters.NodeLister
-	// NodesSynced reports whether Nodes is complete.
+	Nodes       corelisters.NodeLister
 	NodesSynced func() bool
 	// Pods are the pods whose usage is learned, to predict peaks. They also show which node a Prometheus target is on. PodsSynced
 	// reports whether Pods is complete. Both may be nil otherwise.

@@ -15,14 +15,12 @@ import (
 type statistics struct {
 	means, deviations [load.ResourceCount]*response.Result
 	// end is the earliest time at which the server evaluated them, or at which they were received.
-	end time.Time
-	// server is as of serverTime.
+	end    time.Time
 	server []time.Time
 	// dialects are those of the nodes by position. Values of other dialects do not count.
 	dialects []promql.Dialect
 }
 
-// dialectsOf returns the dialect that measures each node, by position; empty where none does.
 func dialectsOf(results []*response.Result, m *response.Matcher) []promql.Dialect {
 	dialects := make([]promql.Dialect, len(m.Nodes))
 	for _, r := range results {
@@ -129,7 +127,6 @@ func earliest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// rejectedOf counts the numbers that were not used, and the responses that lack data.
 func rejectedOf(results []*response.Result) source.Rejected {
 	rejected := source.Rejected{}
 	for _, r := range results {

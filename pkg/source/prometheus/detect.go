@@ -62,7 +62,6 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	return probes, nil
 }
 
-// isRefused reports whether the server refused the query, or answered with too much.
 func isRefused(r *response.Result) bool {
 	_, refused := errors.AsType[*response.RefusedError](r.Err)
 	return refused || source.IsTooLarge(r.Err)
@@ -74,7 +73,6 @@ func isBusy(err error) bool {
 	return ok && (status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError)
 }
 
-// best returns the probe to use, or nil if no probe has a node.
 func best(probes []*response.Result) *response.Result {
 	own, nodes := 0, 0
 	for _, r := range probes {
@@ -102,7 +100,6 @@ func passedOver(r *response.Result) error {
 	return r.EmptyReason()
 }
 
-// coverageOf returns the result with most nodes, among the means of the probed resource. It returns nil if one of them failed.
 func coverageOf(p *promql.Planner, results []*response.Result) (most *response.Result) {
 	for _, r := range results {
 		if q := r.Query; q.Dialect == "" || q.Kind != promql.Mean || q.Resource != p.Probed() {
@@ -143,7 +140,6 @@ func (s *Source) detectDialect(ctx context.Context, qr *response.Querier, window
 	return nil
 }
 
-// dialects are those in use, the first one first.
 func (s *Source) dialects() []promql.Dialect {
 	if s.dialect == "" {
 		return nil
@@ -159,7 +155,6 @@ const (
 	patience = 3
 )
 
-// choice is the dialect of a node, and the number of Fetches since it last measured the node.
 type choice struct {
 	dialect promql.Dialect
 	missed  int
@@ -178,7 +173,6 @@ func (s *Source) preferred(m *response.Matcher) []promql.Dialect {
 	return only
 }
 
-// choose notes which dialect measures each node.
 func (s *Source) choose(results []*response.Result, m *response.Matcher) {
 	last := s.chosen
 	s.chosen = make(map[string]choice, len(m.Nodes))
@@ -192,7 +186,6 @@ func (s *Source) choose(results []*response.Result, m *response.Matcher) {
 	}
 }
 
-// lacksMean reports whether a mean is unknown because its query failed.
 func lacksMean(r *response.Result) bool {
 	return r.Err != nil && r.Query.Kind == promql.Mean && r.Query.Fraction == 0
 }

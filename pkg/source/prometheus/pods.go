@@ -46,11 +46,9 @@ type PodSource struct {
 	// lister has the pods of the cluster. It is nil in tests that have none.
 	lister corelisters.PodLister
 	// shards reports whether all pods were too many for one answer since the family was chosen.
-	shards bool
-	// left are the namespaces that were too large alone. leftOut names them, as logged.
-	left    []string
-	leftOut string
-	// family is the one in use; nil while none is known to have values.
+	shards   bool
+	left     []string // namespaces that were too large alone
+	leftOut  string
 	family   *promql.PodFamily
 	name     string
 	fetches  int
@@ -139,13 +137,11 @@ func (s *PodSource) running(before time.Time) map[string]int {
 	return counts
 }
 
-// podUsage is a value of a response that is kept until the response is complete.
 type podUsage struct {
 	podLabels
 	value float64
 }
 
-// readUsage reads the usage of all pods by one query, or by groups of namespaces if that is too large.
 func (s *PodSource) readUsage(ctx context.Context, r load.Resource, pods int, in map[string]int, use func(*podUsage),
 ) (left []string, err error) {
 	if !s.shards {
@@ -159,7 +155,6 @@ func (s *PodSource) readUsage(ctx context.Context, r load.Resource, pods int, in
 	return left, err
 }
 
-// read passes the values of a query to use, if its response is complete.
 func (s *PodSource) read(ctx context.Context, query string, bounds response.Bounds, use func(*podUsage)) error {
 	var all []podUsage
 	err := s.query(ctx, query, time.Time{}, bounds, func(series *podSeries) {
@@ -242,7 +237,6 @@ func (s *PodSource) accept(values ...float64) bool {
 	return true
 }
 
-// unitOf converts Prometheus' units to ours, such as cores to milliCPU.
 func unitOf(r load.Resource) float64 {
 	if r == load.CPU {
 		return 1000
@@ -273,7 +267,6 @@ func (s *PodSource) allowPartial(err error) error {
 	return nil
 }
 
-// query evaluates a query and passes each series to visit. A zero time is the server's present one.
 func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
 	reset := func(labels *podLabels) { *labels = podLabels{} }
 	answer, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
@@ -298,7 +291,6 @@ func (s *PodSource) count(ctx context.Context, f *promql.PodFamily, at time.Time
 	return pods, err
 }
 
-// countFamily counts the pods of a family, by groups of namespaces if Prometheus refuses to count all at once.
 func (s *PodSource) countFamily(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
 	pods, err = s.count(ctx, f, time.Time{}, running)
 	err = s.allowPartial(err)
@@ -435,7 +427,6 @@ func (s *PodSource) missing(ctx context.Context, p source.Period) (float64, erro
 	return 1 - float64(has)/float64(expected), nil
 }
 
-// past returns the sums of the workloads over all looks at the period, and the number of looks.
 func (s *PodSource) past(ctx context.Context, h *pastQuery, r load.Resource) (all map[workload]*sums, looks float64, err error) {
 	p := h.period
 	recorded := 0.0
@@ -460,9 +451,8 @@ func (s *PodSource) past(ctx context.Context, h *pastQuery, r load.Resource) (al
 }
 
 type pastQuery struct {
-	period source.Period
-	max    int
-	// running counts the running pods of each namespace; nil if unknown.
+	period  source.Period
+	max     int
 	running map[string]int
 	except  []string
 	// full reports whether there are as many workloads as are read, so that some are left out.
@@ -507,10 +497,8 @@ func (s *PodSource) history(ctx context.Context, h *pastQuery, query func(promql
 	return nil, fmt.Errorf("too many workloads of pods that do not run, such as in %s", excerpts(h.except))
 }
 
-// largest returns the query for the workloads with the largest values of a sum. It bounds the answer.
 func (h *pastQuery) largest(sum string) string { return fmt.Sprintf("topk(%d, %s)", h.max, sum) }
 
-// addOthers returns the workloads with all sums. largest is the query for those with the most usage.
 func (s *PodSource) addOthers(
 	ctx context.Context, h *pastQuery, all map[workload]*sums, largest string, query func(promql.Sum) string,
 ) (map[workload]*sums, error) {
@@ -532,7 +520,6 @@ func (s *PodSource) addOthers(
 
 func excerpts(namespaces []string) string { return text.FirstN(text.Each(namespaces, text.Excerpt)) }
 
-// addSum returns the workloads of all with one more sum. The first sum, UsageSum, has no others.
 func (s *PodSource) addSum(ctx context.Context, h *pastQuery, i promql.Sum, all map[workload]*sums, query string,
 ) (map[workload]*sums, error) {
 	next, series := make(map[workload]*sums, len(all)), 0

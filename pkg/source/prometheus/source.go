@@ -39,9 +39,7 @@ type Config struct {
 	// Address is the http(s) URL that the API's paths are appended to, such as
 	// https://thanos-querier.openshift-monitoring:9091 or http://mimir/prometheus.
 	Address string
-	// Config says how to reach the server. Its Timeout bounds a whole Fetch.
 	httpclient.Config
-	// Dialect says which series to read.
 	Dialect promql.Dialect
 	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are PromQL expressions whose instant vector
 	// has each node's utilization as a fraction of its capacity. "$window" is replaced by the window ("5m").
@@ -70,10 +68,9 @@ type Source struct {
 	tried   []diagnosis.Tried
 	// others are the dialects for nodes that dialect lacks. fetches counts since they were last looked for. chosen has the dialect of
 	// each node, by name.
-	others  []promql.Dialect
-	fetches int
-	// failures counts the Fetches in a row whose queries with others failed.
-	failures int
+	others   []promql.Dialect
+	fetches  int
+	failures int // in a row, of queries with others
 	chosen   map[string]choice
 
 	diagnosis  diagnosis.Diagnosis
@@ -89,18 +86,13 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 	if err != nil {
 		return nil, err
 	}
+	planner := promql.Planner{
+		Custom:   [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
+		Selector: promql.ParseSelector(cfg.Selector), By: response.TargetLabels(cfg.NodeLabels),
+	}
 	s := &Source{
-		client:  client,
-		nodes:   nodes,
-		timeout: cfg.Timeout,
-		planner: promql.Planner{
-			Custom:   [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
-			Selector: promql.ParseSelector(cfg.Selector), By: response.TargetLabels(cfg.NodeLabels),
-		},
-		nodeLabels: slices.Clone(cfg.NodeLabels),
-		clock:      clock,
-		auto:       cfg.Dialect == promql.Auto,
-		chosen:     map[string]choice{},
+		client: client, nodes: nodes, timeout: cfg.Timeout, planner: planner, nodeLabels: slices.Clone(cfg.NodeLabels), clock: clock,
+		auto: cfg.Dialect == promql.Auto, chosen: map[string]choice{},
 	}
 	if !s.auto {
 		s.dialect = cfg.Dialect
@@ -109,9 +101,7 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 }
 
 // Name implements source.Source.
-func (s *Source) Name() string {
-	return "Prometheus"
-}
+func (s *Source) Name() string { return "Prometheus" }
 
 // Close ends the idle connections. The Source may be used again afterwards.
 func (s *Source) Close() error {
@@ -171,7 +161,6 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	return batch, nil
 }
 
-// further returns the names of the nodes that other dialects than the first measure.
 func (s *Source) further(loads []*response.Result, m *response.Matcher) map[string][]string {
 	var further map[string][]string
 	for i, dialect := range dialectsOf(loads, m) {

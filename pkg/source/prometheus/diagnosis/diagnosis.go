@@ -23,31 +23,24 @@ const SkewTolerance = 10 * time.Second
 
 // Diagnosis is the state of a Prometheus and its series in one Fetch. It must not be changed.
 type Diagnosis struct {
-	// Endpoint is the URL that was queried, without credentials.
 	Endpoint string
-	// Dialect is the dialect in use; empty while Auto has found none.
-	Dialect promql.Dialect
+	Dialect  promql.Dialect
 	// Further are the nodes that other dialects measure, by dialect.
 	Further map[string][]string
 	// Tried are the dialects that Auto passed over when it last looked for one, in the order of trial.
 	Tried []Tried
 	// Undetected is an *UndetectedError or a failed query; nil if Auto found a dialect or did not look for one.
 	Undetected error
-	// Queries are all queries except Auto's probes.
-	Queries []QueryDiagnosis
-	// NodeCount is the number of Nodes.
-	NodeCount int
+	Queries    []QueryDiagnosis
+	NodeCount  int
 	// NodesWithoutSeries are the names of the Nodes without load, sorted; empty if the request has no load.
 	NodesWithoutSeries []string
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
-	// Replaced are the Nodes without load whose address another Node has, sorted by name.
-	Replaced []source.Replaced
-	// Contested are the Nodes whose load target sets measure differently, sorted by name.
-	Contested []source.Contested
-	// SampleAges are the ages of the Nodes' newest samples.
-	SampleAges SampleAges
+	Replaced        []source.Replaced
+	Contested       []source.Contested
+	SampleAges      SampleAges
 	// Skew is the greatest difference between the server's time of an evaluation and this machine's time of the response.
 	// It is positive if the server is ahead. A negative one includes the duration of the response.
 	Skew time.Duration
@@ -63,19 +56,15 @@ type QueryDiagnosis struct {
 	// Highest is the highest value, and HighestNode the name of its Node; empty if no Node has a number.
 	Highest     float64
 	HighestNode string
-	// Err says why no Node has a value; nil if at least one has.
-	Err error
-	// Warnings are the server's warnings.
-	Warnings []string
-	// Partial says what data the response lacks, in the server's words; nil if it lacks none.
-	Partial error
+	Err         error
+	Warnings    []string
+	Partial     error
 }
 
 // Tried is a dialect that Auto tried and passed over.
 type Tried struct {
 	Dialect promql.Dialect
-	// Err says why.
-	Err error
+	Err     error
 }
 
 // UndetectedError is the error if Auto finds no dialect.
@@ -104,7 +93,6 @@ func reasons(tried []Tried) string {
 
 // SampleAges are the ages of each Node's newest sample when the query for them was evaluated, by the server's clock.
 type SampleAges struct {
-	// Nodes is the number of Nodes with a newest sample.
 	Nodes            int
 	Youngest, Oldest time.Duration
 }
@@ -147,7 +135,6 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 	return d
 }
 
-// replaced returns which of the Nodes without load another Node replaced.
 func replaced(x *source.NodeIndex, without []string) []source.Replaced {
 	all := slices.DeleteFunc(slices.Clone(x.Replaced()), func(r source.Replaced) bool { return !slices.Contains(without, r.Node) })
 	slices.SortStableFunc(all, func(a, b source.Replaced) int { return cmp.Compare(a.Node, b.Node) })
@@ -164,7 +151,6 @@ func diagnose(r *response.Result, m *response.Matcher) QueryDiagnosis {
 	return q
 }
 
-// sampleAges returns the ages from the result of a NewestSample query, which may be nil.
 func sampleAges(newest *response.Result) SampleAges {
 	var ages SampleAges
 	if newest == nil {
@@ -243,7 +229,6 @@ func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	}
 }
 
-// failing returns the names of the queries without a value for any node, and the first error.
 func (d *Diagnosis) failing() (queries []string, first error) {
 	if d.Undetected != nil {
 		queries, first = append(queries, "dialect"), d.Undetected
