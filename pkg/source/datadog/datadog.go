@@ -37,7 +37,6 @@ type Source struct {
 	hosted.Source
 	client client
 	filter string
-	// custom are the custom queries; an empty one leaves the resource to the dialect.
 	custom [load.ResourceCount]string
 	// dialects are the dialects to try, the current one first. logged is the last logged dialect.
 	dialects   []string
@@ -86,9 +85,8 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 }
 
 type measurement struct {
-	dialect string
-	table   *hosted.Table
-	// problems are failed requests.
+	dialect  string
+	table    *hosted.Table
 	problems []error
 }
 
@@ -145,7 +143,6 @@ func (s *Source) measureBy(ctx context.Context, dialect string, windows []time.D
 	return m
 }
 
-// problemsOf returns failed requests, or why a resource has no value for any node.
 func (s *Source) problemsOf(m measurement) []error {
 	problems := m.problems
 	if len(problems) > 0 {
@@ -186,16 +183,13 @@ const (
 	Agent = "DatadogAgent"
 )
 
-// query is a metric query and the meaning of its values.
 type query struct {
-	text string
-	// scale and offset turn a value into utilization, a fraction.
+	text          string
 	scale, offset float64
 }
 
 func (q *query) utilization(value float64) float64 { return value*q.scale + q.offset }
 
-// queries returns each resource's custom query, or else the dialect's. step is the interval of points.
 func (s *Source) queries(dialect string, step time.Duration) [load.ResourceCount]query {
 	queries := [load.ResourceCount]query{
 		load.CPU:    {text: "max:cpu.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
@@ -221,39 +215,17 @@ const keyHeader, applicationKeyHeader = "DD-API-KEY", "DD-APPLICATION-KEY"
 
 type client struct{ *hosted.Client }
 
-// The request of POST /api/v2/query/timeseries.
-type (
-	requestBody struct {
-		Data requestData `json:"data"`
-	}
-	requestData struct {
-		Type       string            `json:"type"`
-		Attributes requestAttributes `json:"attributes"`
-	}
-	requestAttributes struct {
-		// From, To and Interval are in milliseconds; To is excluded.
-		From     int64          `json:"from"`
-		To       int64          `json:"to"`
-		Interval int64          `json:"interval"`
-		Queries  []requestQuery `json:"queries"`
-	}
-	requestQuery struct {
-		DataSource string `json:"data_source"`
-		Name       string `json:"name"`
-		Query      string `json:"query"`
-	}
-)
-
-// query evaluates the queries over the range. It returns a response and an error if the response is partial.
 func (c client) query(
 	ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int,
 ) (*response, error) {
-	attributes := requestAttributes{From: rng.From(now).UnixMilli(), To: now.UnixMilli(), Interval: rng.Step.Milliseconds()}
+	type object map[string]any
+	var asked []object
 	for r, q := range queries {
-		attributes.Queries = append(attributes.Queries,
-			requestQuery{DataSource: "metrics", Name: load.Resource(r).String(), Query: q.text})
+		asked = append(asked, object{"data_source": "metrics", "name": load.Resource(r).String(), "query": q.text})
 	}
-	body, err := json.Marshal(requestBody{Data: requestData{Type: "timeseries_request", Attributes: attributes}})
+	body, err := json.Marshal(object{"data": object{"type": "timeseries_request", "attributes": object{
+		"from": rng.From(now).UnixMilli(), "to": now.UnixMilli(), "interval": rng.Step.Milliseconds(), "queries": asked,
+	}}})
 	if err != nil {
 		return nil, err
 	}
@@ -290,13 +262,10 @@ func hint(status int) string {
 	return ""
 }
 
-// response is a response to queries. The rows of values have the order of series.
 type response struct {
 	series []series
 	times  []time.Time
-	// values are the concatenated rows. ends are the rows' end indexes in values.
-	values []hosted.Number
-	ends   []int
+	values [][]hosted.Number
 	errors string
 }
 
@@ -305,7 +274,6 @@ type series struct {
 	QueryIndex *int     `json:"query_index"`
 }
 
-// host returns the value of the tag host, or else that of the first tag.
 func (s *series) host() string {
 	first := ""
 	for _, tag := range s.GroupTags {
@@ -320,15 +288,11 @@ func (s *series) host() string {
 	return first
 }
 
-// each calls visit for each series, with its summary as utilization over the range. host may be empty.
 func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now time.Time,
 	visit func(host string, resource load.Resource, summary hosted.Series),
 ) {
 	points := make([]hosted.Point, len(r.times))
-	begin := 0
-	for i, end := range r.ends {
-		row := r.values[begin:end]
-		begin = end
+	for i, row := range r.values {
 		query := r.series[i].QueryIndex
 		if query == nil || *query < 0 || *query >= len(queries) {
 			continue
@@ -364,15 +328,13 @@ func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error
 		return nil, err
 	case !hasData && r.errors == "":
 		return nil, errors.New("not a response of the Datadog API: no \"data\" field")
-	case len(r.series) != len(r.ends):
-		return nil, fmt.Errorf("the response has %d series and values of %d", len(r.series), len(r.ends))
+	case len(r.series) != len(r.values):
+		return nil, fmt.Errorf("the response has %d series and values of %d", len(r.series), len(r.values))
 	}
-	begin := 0
-	for _, end := range r.ends {
-		if end-begin > len(r.times) {
-			return nil, fmt.Errorf("the response has %d times and a series of %d values", len(r.times), end-begin)
+	for _, row := range r.values {
+		if len(row) > len(r.times) {
+			return nil, fmt.Errorf("the response has %d times and a series of %d values", len(r.times), len(row))
 		}
-		begin = end
 	}
 	return r, nil
 }
@@ -390,38 +352,28 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 		case "times":
 			return r.decodeTimes(dec, rng)
 		case "values":
-			var row []hosted.Number
 			return dec.Array(func() error {
-				row = row[:0]
-				if err := dec.Decode(&row); err != nil {
-					return err
-				}
-				if err := checkPoints(len(row), rng); err != nil {
-					return err
-				}
-				r.values = append(r.values, row...)
-				r.ends = append(r.ends, len(r.values))
-				return nil
+				row, err := decodeRow(dec, rng)
+				r.values = append(r.values, row)
+				return err
 			})
 		}
 		return dec.Skip()
 	})
 }
 
-func checkPoints(count int, rng hosted.Range) error {
-	if limit := rng.MaxPoints(); count > limit {
-		return fmt.Errorf("a series has %d points, more than the requested %d: write $interval in the rollup of custom queries",
-			count, limit)
+func decodeRow(dec *jsonstream.Decoder, rng hosted.Range) (row []hosted.Number, err error) {
+	err = dec.Decode(&row)
+	if limit := rng.MaxPoints(); err == nil && len(row) > limit {
+		err = fmt.Errorf("a series has %d points, more than the requested %d: write $interval in the rollup of custom queries",
+			len(row), limit)
 	}
-	return nil
+	return row, err
 }
 
 func (r *response) decodeTimes(dec *jsonstream.Decoder, rng hosted.Range) error {
-	var times []hosted.Number
-	if err := dec.Decode(&times); err != nil {
-		return err
-	}
-	if err := checkPoints(len(times), rng); err != nil {
+	times, err := decodeRow(dec, rng)
+	if err != nil {
 		return err
 	}
 	r.times = r.times[:0]

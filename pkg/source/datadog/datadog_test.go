@@ -32,6 +32,28 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
+// The request of POST /api/v2/query/timeseries. From, To and Interval are in milliseconds.
+type (
+	requestBody struct {
+		Data requestData `json:"data"`
+	}
+	requestData struct {
+		Type       string            `json:"type"`
+		Attributes requestAttributes `json:"attributes"`
+	}
+	requestAttributes struct {
+		From     int64          `json:"from"`
+		To       int64          `json:"to"`
+		Interval int64          `json:"interval"`
+		Queries  []requestQuery `json:"queries"`
+	}
+	requestQuery struct {
+		DataSource string `json:"data_source"`
+		Name       string `json:"name"`
+		Query      string `json:"query"`
+	}
+)
+
 const (
 	apiKey         = "4p1-k3y-0f-th3-t3st"
 	applicationKey = "4pp-k3y-0f-th3-t3st"

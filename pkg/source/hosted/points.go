@@ -28,7 +28,6 @@ const (
 
 // Range has the windows that one query reads, because their points have the same interval.
 type Range struct {
-	// Step is the interval of points.
 	Step time.Duration
 	// Windows are in ascending order.
 	Windows []time.Duration
@@ -80,9 +79,8 @@ type Point struct {
 
 // Series is the summary of one series over the windows of a Range. The zero value has no point.
 type Series struct {
-	newest time.Time
-	stats  []load.Stat
-	// rejected counts the points that cannot have been measured.
+	newest   time.Time
+	stats    []load.Stat
 	rejected source.Rejected
 }
 
@@ -239,7 +237,6 @@ func (t *Table) addUnmatched(host string) {
 	}
 }
 
-// match returns the position of the host's node. exact is as in measured.
 func (t *Table) match(host string) (position int, exact, ok bool) {
 	short := host
 	if cut := len(host) - len(t.suffix); cut > 0 && strings.EqualFold(host[cut:], t.suffix) {

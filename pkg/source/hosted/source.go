@@ -32,28 +32,23 @@ type Config struct {
 	Address string
 	// Config says how to reach the server, with the credentials of the service. Its Timeout bounds a whole Fetch.
 	httpclient.Config
-	// ClusterName, unless empty, names the cluster of the hosts to read.
 	ClusterName string
 	// HostNameSuffix follows the names of nodes in names of hosts. Only hosts with the suffix are read.
 	HostNameSuffix string
-	// Dialect names the metrics to read, where the service has several kinds.
-	Dialect string
+	Dialect        string
 	// CPUQuery and MemoryQuery, unless empty, replace the service's usual queries. They are for utilization in percent.
 	CPUQuery, MemoryQuery string
 }
 
 // Source is a source except for its queries. It is not safe for concurrent use.
 type Source struct {
-	Client *Client
-	Nodes  corelisters.NodeLister
-	Clock  clock.PassiveClock
-	// Service is the source's name.
+	Client  *Client
+	Nodes   corelisters.NodeLister
+	Clock   clock.PassiveClock
 	Service string
-	// Timeout bounds a whole Fetch.
 	Timeout time.Duration
-	// Suffix follows the names of nodes in names of hosts.
-	Suffix string
-	Limit  RateLimit
+	Suffix  string
+	Limit   RateLimit
 
 	problems  source.LogLimit
 	unmatched source.UnmatchedLog
@@ -148,7 +143,6 @@ func (s *Source) measurable(request source.Request) ([]*corev1.Node, error) {
 // Client sends requests to the API of a service.
 type Client struct {
 	*httpclient.Client
-	// hint returns the setting to check for a status other than 200, or "".
 	hint func(status int) string
 }
 

@@ -31,11 +31,9 @@ const (
 	readBufferBytes = 512
 	// gzipOverheadBytes is more than gzip adds to an incompressible body.
 	gzipOverheadBytes = 64 << 10
-	// maxRedirects is the limit of net/http.
-	maxRedirects = 10
+	maxRedirects      = 10 // as net/http
 	// maxIdlePerHost lets the concurrent queries of a refresh use the connections of the last one.
-	maxIdlePerHost = 16
-	// clientCertificate is a hint.
+	maxIdlePerHost    = 16
 	clientCertificate = "the server may want a client certificate: set tls_config in httpConfigFile"
 )
 
@@ -54,9 +52,8 @@ type Config struct {
 	KeyHeader string
 	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles beside them.
 	// At most one of the two is set. They are read again when they change.
-	CAFile       string
-	ExtraCAFiles []string
-	// InsecureSkipVerify accepts any certificate.
+	CAFile             string
+	ExtraCAFiles       []string
 	InsecureSkipVerify bool
 	// HTTPConfigFile, unless empty, names a file of Prometheus' HTTP client configuration, in place of all settings above.
 	HTTPConfigFile string
@@ -129,7 +126,6 @@ func (c *Client) Exchange(req *http.Request, maxBytes int64, read func(*http.Res
 
 // RedirectedError is the error of a request that the server sent elsewhere. Its text is that of Err.
 type RedirectedError struct {
-	// To is where the error occurred.
 	To  *url.URL
 	Err error
 }
@@ -201,7 +197,6 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	return checkRedirectCount(via)
 }
 
-// checkRedirectCount fails after as many requests as net/http sends.
 func checkRedirectCount(via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
@@ -259,13 +254,10 @@ func (c *Client) Explain(err error) error {
 
 // StatusError is a response with an unexpected HTTP status.
 type StatusError struct {
-	// Code is the HTTP status.
-	Code int
-	// Body is the beginning of the body, unchanged.
-	Body    []byte
+	Code    int
+	Body    []byte // the beginning, unchanged
 	Excerpt string
-	// Header is that of the response.
-	Header http.Header
+	Header  http.Header
 	// Hint, unless empty, replaces the general hint at a setting.
 	Hint string
 }

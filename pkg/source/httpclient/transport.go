@@ -56,8 +56,8 @@ func (c *Client) useConfigFile(cfg Config) error {
 	return err
 }
 
-// signer signs requests by AWS' SigV4. It looks for credentials with the first request, as the library does so over the network, and
-// again once the server has refused them.
+// signer signs requests by AWS' SigV4. It looks for credentials with the first request, as the library does so over the network,
+// and again once the server has refused them.
 type signer struct {
 	config *sigv4.SigV4Config
 	next   http.RoundTripper
@@ -168,7 +168,6 @@ const (
 	minSecret = 4
 )
 
-// credential is sent in a header, unless header is empty.
 type credential struct {
 	header, prefix string
 	httpconfig.Secret
@@ -217,7 +216,6 @@ func (s *secrets) wroteHeader(name string, values []string) {
 	}
 }
 
-// signature is that of a request by SigV4.
 var signature = regexp.MustCompile("Signature=[0-9a-f]+")
 
 func (s *secrets) hide(text string) string {

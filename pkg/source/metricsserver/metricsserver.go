@@ -142,7 +142,6 @@ type nodeMetrics struct {
 // adapters.
 type window string
 
-// duration returns 0 if the window cannot be that of a mean.
 func (w window) duration() time.Duration {
 	const longest = time.Hour
 	d, err := time.ParseDuration(string(w))
@@ -199,7 +198,6 @@ func utilization(r load.Resource, usage map[corev1.ResourceName]quantity.Bounded
 	return load.Stat{Mean: used / capacity, StdDev: math.NaN(), Known: true}
 }
 
-// amountIn returns a usage in milliCPU or bytes, and whether there is one.
 func amountIn(usage map[corev1.ResourceName]quantity.Bounded, r load.Resource) (amount float64, ok bool) {
 	value, ok := usage[corev1.ResourceName(r.String())]
 	used := resource.Quantity(value)

@@ -36,8 +36,7 @@ const fineStep = time.Second
 // hostlessInterval is the time between two host lookups for series without a host.
 const hostlessInterval = 5 * time.Minute
 
-// maxSeries is the service's limit of series in a response.
-const maxSeries = 10_000
+const maxSeries = 10_000 // of a response
 
 // Source measures nodes through SignalFx. It is not safe for concurrent use.
 type Source struct {
@@ -69,13 +68,10 @@ func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) 
 		}
 		return `sf_metric:"` + metric + `"` + filter
 	}
-	return &Source{
-		Source: base,
-		client: client{base.Client},
-		queries: [load.ResourceCount]string{
-			load.CPU: query(cfg.CPUQuery, "cpu.utilization"), load.Memory: query(cfg.MemoryQuery, "memory.utilization"),
-		},
-	}, nil
+	queries := [load.ResourceCount]string{
+		load.CPU: query(cfg.CPUQuery, "cpu.utilization"), load.Memory: query(cfg.MemoryQuery, "memory.utilization"),
+	}
+	return &Source{Source: base, client: client{base.Client}, queries: queries}, nil
 }
 
 // Fetch implements source.Source. It sends no query before the service resets a rate limit. Of several series of a node, it
@@ -96,7 +92,6 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	})
 }
 
-// measure reads the resource's load into the table. The error names failed queries, or says why no node has a value.
 func (s *Source) measure(
 	ctx context.Context, r load.Resource, windows []time.Duration, nodes []*corev1.Node, table *hosted.Table,
 ) error {
@@ -145,7 +140,6 @@ func (s *Source) read(ctx context.Context, r load.Resource, rng hosted.Range, no
 	return series, err
 }
 
-// lacksHosts reports whether a lookup is due: for a new ID, or after hostlessInterval for a series without a host.
 func (s *Source) lacksHosts(r load.Resource, series map[string]hosted.Series, now time.Time) bool {
 	isRecent := now.Sub(s.hostsTime[r]).Abs() < hostlessInterval
 	for id := range series {
@@ -159,22 +153,21 @@ func (s *Source) lacksHosts(r load.Resource, series map[string]hosted.Series, no
 const (
 	tokenHeader = "X-SF-Token"
 	pageSize    = 10_000
-	// maxPages bounds the requests for the hosts of one query.
-	maxPages = 16
+	maxPages    = 16 // for the hosts of one query
 )
 
 type client struct{ *hosted.Client }
 
-// values returns the query's series over the range, by ID. It returns series and an error if the response is partial.
 func (c client) values(
 	ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int,
 ) (map[string]hosted.Series, error) {
 	const path = "v1/timeserieswindow"
 	var response *values
-	err := c.get(ctx, path, url.Values{
+	request := hosted.Request{Method: http.MethodGet, Path: path, Nodes: nodes, MaxBytes: rng.MaxBytes(nodes), Parameters: url.Values{
 		"query": {query}, "startMs": {strconv.FormatInt(rng.From(now).UnixMilli(), 10)},
 		"endMs": {strconv.FormatInt(now.UnixMilli(), 10)}, "resolution": {strconv.FormatInt(rng.Step.Milliseconds(), 10)},
-	}, nodes, rng.MaxBytes(nodes), func(dec *jsonstream.Decoder) (err error) {
+	}}
+	err := c.Do(ctx, request, func(dec *jsonstream.Decoder) (err error) {
 		response, err = decodeValues(dec, rng, now)
 		return err
 	})
@@ -195,9 +188,10 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 	offset := 0
 	for range maxPages {
 		var page *page
-		err := c.get(ctx, "v2/metrictimeseries", url.Values{
-			"query": {query}, "limit": {strconv.Itoa(pageSize)}, "offset": {strconv.Itoa(offset)},
-		}, nodes, source.MaxResponseBytes(nodes), func(dec *jsonstream.Decoder) (err error) {
+		err := c.Do(ctx, hosted.Request{
+			Method: http.MethodGet, Path: "v2/metrictimeseries", Nodes: nodes, MaxBytes: source.MaxResponseBytes(nodes),
+			Parameters: url.Values{"query": {query}, "limit": {strconv.Itoa(pageSize)}, "offset": {strconv.Itoa(offset)}},
+		}, func(dec *jsonstream.Decoder) (err error) {
 			page, err = decodePage(dec)
 			return err
 		})
@@ -217,13 +211,6 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 	return hosts, nil
 }
 
-func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64,
-	decode func(*jsonstream.Decoder) error,
-) error {
-	r := hosted.Request{Method: http.MethodGet, Path: path, Parameters: parameters, Nodes: nodes, MaxBytes: maxBytes}
-	return c.Do(ctx, r, decode)
-}
-
 func hint(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -241,7 +228,6 @@ func hint(status int) string {
 const maxErrors = 5
 
 type values struct {
-	// series are by ID.
 	series map[string]hosted.Series
 	errors []string
 }

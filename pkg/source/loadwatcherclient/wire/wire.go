@@ -48,14 +48,12 @@ type Document struct {
 	// Timestamp is when the document was made, in seconds since 1970.
 	Timestamp int64  `json:"timestamp"`
 	Window    Window `json:"window"`
-	// Source is the name of the metrics source that the service reads.
-	Source string `json:"source"`
-	Data   Data   `json:"data"`
+	Source    string `json:"source"`
+	Data      Data   `json:"data"`
 }
 
 // Window is the span that the values were measured over.
 type Window struct {
-	// Duration is as in "15m".
 	Duration string `json:"duration"`
 	// Start and End are in seconds since 1970.
 	Start int64 `json:"start"`
@@ -84,13 +82,10 @@ type Metadata struct {
 
 // Metric is one value.
 type Metric struct {
-	Name string `json:"name"`
-	// Type is CPU, Memory or another resource type.
-	Type string `json:"type"`
-	// Operator is Average, StandardDeviation, Latest or Unset.
+	Name     string `json:"name"`
+	Type     string `json:"type"`
 	Operator string `json:"operator"`
-	// Rollup is the span of this value, as in "15m".
-	Rollup string `json:"rollup"`
+	Rollup   string `json:"rollup"`
 	// Value is in percent of the host's capacity. Nil is no value, where zero is an idle host.
 	Value *float64 `json:"value"`
 }
@@ -99,8 +94,7 @@ const (
 	// hostBytes and metricBytes are the memory of a host and of a metric.
 	hostBytes   = 256
 	metricBytes = 128
-	// otherKeys is the maximum of keys beside the hosts.
-	otherKeys = 64
+	otherKeys   = 64 // beside the hosts
 )
 
 // Decode reads one document up to the end of r.
@@ -232,7 +226,6 @@ func (d *Document) Rejected() (rejected map[load.Rejection]int) {
 	return rejected
 }
 
-// rejection returns why the value of CPU or memory cannot have been measured; Accepted for another metric, or without a value.
 func (m *Metric) rejection() load.Rejection {
 	if m.Value == nil || m.Type != CPU && m.Type != Memory {
 		return load.Accepted
