@@ -25,15 +25,13 @@ const (
 	newestTime = 30 * time.Minute
 	mostLooks  = 48
 	// pause is the time between two periods, over the time that the last took. So the source works for a twentieth of the time.
-	pause = 19
-	// leastPause is the least time between two periods.
+	pause      = 19
 	leastPause = time.Second
 	// historyAttempts is the number of attempts to read a shortest period. The next one is after givenUpFor.
 	historyAttempts = 3
 	givenUpFor      = time.Hour
 )
 
-// span is a time.
 type span struct{ Begin, End time.Time }
 
 // backfill is what is missing of the history of workloads. The newest is read first, and counts at once.
@@ -41,15 +39,12 @@ type backfill struct {
 	// missing are times without common moments, the newest first.
 	missing []span
 	// givenUp says that the missing history is left out, until notBefore or until more is missing.
-	givenUp bool
-	// length is that of the next period, and longest the most it may be.
+	givenUp         bool
 	length, longest time.Duration
 	// notBefore is when the next period may be read, where the source is to have little work at once.
 	notBefore time.Time
-	// total is the length of the history.
-	total time.Duration
-	// attempts counts failures at the shortest length.
-	attempts int
+	total     time.Duration
+	attempts  int
 	// absent is the accepted share of missing pods. It falls to what the last period lacked.
 	absent float64
 	// incomplete says which pods the history lacks, and lost is the end of the newest period without them. empty has no pods: they are
@@ -59,16 +54,15 @@ type backfill struct {
 	empty      span
 }
 
-// newBackfill returns the missing history before end.
 func newBackfill(end time.Time, history time.Duration) backfill {
 	missing := []span{{end.Add(-min(newestTime, history)), end}}
 	if history > newestTime {
 		missing = append(missing, span{end.Add(-history), missing[0].Begin})
 	}
-	return backfill{missing: missing, length: min(shortestPeriod, history), longest: longestOf(history), total: history}
+	longest := min(max(longestPeriod, history/longestShare), history)
+	return backfill{missing: missing, length: min(shortestPeriod, history), longest: longest, total: history}
 }
 
-// step is the time between two looks at the newest that is missing.
 func (b *backfill) step() time.Duration {
 	if newest := b.missing[0]; newest.End.Sub(newest.Begin) <= newestTime {
 		return WorkloadInterval
@@ -84,11 +78,6 @@ func stepOf(least time.Duration) time.Duration {
 		intervals++
 	}
 	return intervals * WorkloadInterval
-}
-
-// longestOf is the longest period of a history.
-func longestOf(history time.Duration) time.Duration {
-	return min(max(longestPeriod, history/longestShare), history)
 }
 
 // maxMissing bounds the times that are missing. Each failure of the source adds one at most.
@@ -203,34 +192,28 @@ func (b *backfill) rest(took, least time.Duration, now time.Time) {
 }
 
 // fetchPeriod reads a period of the history. A panic is an error, so that the next attempt waits.
-func (w *WorkloadWatcher) fetchPeriod(
-	ctx context.Context, history source.WorkloadHistory, p source.Period,
+func (w *WorkloadWatcher) fetchPeriod(ctx context.Context, p source.Period,
 ) (observations []learned.Observation, missing float64, err error) {
 	defer func() { err = w.Metrics.panicked(ctx, w.Label, recover(), err) }()
 	names := w.namesByOwner()
-	missing, err = history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
+	missing, err = w.history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
 		workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
 		if name, ok := names[workload]; ok {
 			workload.Name = name
 		}
+		within := max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0) // the history does not tell pods apart
 		observations = append(observations, learned.Observation{
-			Workload:   workload,
-			Resource:   u.Resource,
-			At:         p.End.Add(-p.Length / 2),
-			Span:       p.Length,
-			Pods:       u.Pods,
-			Sum:        u.Sum,
-			SumSquares: u.SumSquares,
-			Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
+			Workload: workload, Resource: u.Resource, At: p.End.Add(-p.Length / 2), Span: p.Length, Pods: u.Pods, Sum: u.Sum,
+			SumSquares: u.SumSquares, Within: within,
 		})
 	})
 	return observations, missing, err
 }
 
 // readPeriod adds the next missing period of the history. It reports whether it could be read.
-func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.WorkloadHistory) bool {
+func (w *WorkloadWatcher) readPeriod(ctx context.Context) bool {
 	logger, began, p := klog.FromContext(ctx), w.Clock.Now(), w.past.next()
-	observations, missing, err := w.fetchPeriod(ctx, history, p)
+	observations, missing, err := w.fetchPeriod(ctx, p)
 	w.countRejected()
 	if ctx.Err() != nil {
 		return false
@@ -263,15 +246,11 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 	return true
 }
 
-// reportPast updates the metrics of the history, if the source has one.
 func (w *WorkloadWatcher) reportPast() {
-	if _, ok := w.Source.(source.WorkloadHistory); !ok {
+	if w.history == nil {
 		return
 	}
+	givenUp := map[bool]float64{true: 1}[w.past.givenUp]
 	w.Metrics.history.WithLabelValues(w.Label).Set(w.past.read())
-	givenUp := 0.0
-	if w.past.givenUp {
-		givenUp = 1
-	}
 	w.Metrics.givenUp.WithLabelValues(w.Label).Set(givenUp)
 }

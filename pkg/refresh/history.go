@@ -16,22 +16,19 @@ type nodeHistory struct {
 	moments moments
 }
 
-// windowHistory is that of a mean, with a fraction of 0, or of a quantile.
 type windowHistory struct {
 	of        load.Quantile
 	resources [load.ResourceCount]resourceHistory
 }
 
 type resourceHistory struct {
-	measurement load.Measurement
-	trail       load.Trail
-	// deviationEnd is the end of the deviation's window, in nanoseconds since 1970.
-	deviationEnd int64
+	measurement  load.Measurement
+	trail        load.Trail
+	deviationEnd int64 // in nanoseconds since 1970
 	// sourceEnd is the measurement's end by the source's clock, in nanoseconds since 1970.
 	sourceEnd int64
 }
 
-// find returns the history of the mean or quantile, or nil.
 func (h *nodeHistory) find(of load.Quantile) *windowHistory {
 	for i := range h.windows {
 		if h.windows[i].of == of {
@@ -41,7 +38,7 @@ func (h *nodeHistory) find(of load.Quantile) *windowHistory {
 	return nil
 }
 
-// over returns the history of the mean or quantile, empty at first. The pointer is valid until the next call.
+// over returns a pointer that is valid until the next call.
 func (h *nodeHistory) over(of load.Quantile) *windowHistory {
 	if w := h.find(of); w != nil {
 		return w
@@ -76,9 +73,7 @@ func (h *nodeHistory) times() (newest, lastRead time.Time) {
 	return newest, lastRead
 }
 
-// sourceEnd is the end of a window by the source's clock.
 type sourceEnd struct {
-	// unixNano is in nanoseconds since 1970.
 	unixNano int64
 	// future is set if the end was ahead of our clock by more than clocks may differ.
 	future bool
@@ -94,9 +89,8 @@ func (e sourceEnd) supersedes(previous sourceEnd) bool {
 // expires.
 type windowEnd struct {
 	time.Time
-	source sourceEnd
-	readAt time.Time
-	// tolerance is how far clocks may differ.
+	source    sourceEnd
+	readAt    time.Time
 	tolerance time.Duration
 }
 

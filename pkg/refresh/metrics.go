@@ -112,7 +112,6 @@ func (m *Metrics) registerWorkloads(w *WorkloadWatcher) {
 	m.initialize(w.Label)
 }
 
-// initialize makes the source's counters appear with 0.
 func (m *Metrics) initialize(label string) {
 	for _, result := range []string{resultSuccess, resultError} {
 		m.refreshes.WithLabelValues(label, result)

@@ -33,9 +33,7 @@ const (
 
 // Nodes are the nodes of the cluster.
 type Nodes interface {
-	// HasSynced reports whether all nodes are known yet.
 	HasSynced() bool
-	// Names returns the names of all nodes.
 	Names() []string
 }
 
@@ -54,13 +52,11 @@ type Watcher struct {
 	mu           sync.Mutex
 	outcome      Outcome
 	requirements load.Requirements
-	// trust is the loosest of all readers.
-	trust load.Trust
+	trust        load.Trust
 
 	// The fields below are used by Run's goroutine alone: histories by node, node metrics by expression.
 	histories   map[string]*nodeHistory
 	nodeMetrics map[string]load.MetricTable
-	// metricEnds are the times of the latest values of node metrics.
 	metricEnds  map[string]sourceEnd
 	index       *load.Index
 	failures    failureLog
@@ -284,7 +280,6 @@ func (w *Watcher) storeLoad(batch *source.Batch, requirements load.Requirements,
 	})
 }
 
-// measuredAgain counts the nodes that were measured since oldest, and those of them that the batch has.
 func (w *Watcher) measuredAgain(batch *source.Batch, oldest time.Time) (has, expected int) {
 	measured := make(map[string]bool, len(w.histories))
 	for i := range batch.Samples {
@@ -312,31 +307,22 @@ func (w *Watcher) measuredAgain(batch *source.Batch, oldest time.Time) (has, exp
 type failureLog struct {
 	// what names a source or a file, and done is what is done with it: read or saved.
 	what, done string
-	// failure is the text of the last refresh's error, empty if it succeeded. logged reports whether the log says that it fails.
-	failure string
-	logged  bool
-	limit   source.LogLimit
+	failure    string // of the last time; empty if it succeeded
+	limit      source.LogLimit
 }
 
 func (l *failureLog) log(logger klog.Logger, now time.Time, err error, consequence string) {
-	before := l.failure
+	before, state := l.failure, []string(nil)
 	if l.failure = ""; err != nil {
-		l.failure = err.Error()
+		l.failure, state = err.Error(), []string{"failed"}
 	}
-	if failed := err != nil; failed == l.logged {
-		if failed && l.failure != before {
-			logger.V(4).Info(l.what+" still cannot be "+l.done, "err", err)
-		}
-		return
-	}
-	logger, ok := l.limit.Allow(logger, now)
-	if !ok {
-		return
-	}
-	if l.logged = err != nil; l.logged {
-		logger.Error(err, l.what+" cannot be "+l.done+". "+consequence)
-	} else {
-		logger.Info(l.what + " can be " + l.done + " again")
+	switch changed, ok := l.limit.AllowChange(logger, now, state); {
+	case ok && err != nil:
+		changed.Error(err, l.what+" cannot be "+l.done+". "+consequence)
+	case ok:
+		changed.Info(l.what + " can be " + l.done + " again")
+	case err != nil && l.failure != before:
+		logger.V(4).Info(l.what+" still cannot be "+l.done, "err", err)
 	}
 }
 
@@ -427,7 +413,6 @@ func (w *Watcher) checkedEnd(timestamp, now time.Time) windowEnd {
 	return end
 }
 
-// storeMetric stores the possible values of a node metric.
 func (w *Watcher) storeMetric(m *source.MetricValues, now time.Time) {
 	end := w.checkedEnd(m.End, now)
 	superseded := end.source.supersedes(w.metricEnds[m.Metric])
@@ -462,7 +447,6 @@ func (w *Watcher) publish(requirements load.Requirements) {
 	w.publisher.Publish(load.NewSnapshot(w.index, tables, w.nodeMetrics).WithQuantiles(quantiles))
 }
 
-// table returns the load of all nodes by a quantile, or by the mean where the fraction is 0.
 func (w *Watcher) table(of load.Quantile) *load.Table {
 	return load.NewTable(w.index, func(node string) load.NodeLoad {
 		if h, ok := w.histories[node]; ok {
@@ -474,7 +458,6 @@ func (w *Watcher) table(of load.Quantile) *load.Table {
 	})
 }
 
-// updateIndex replaces the index if the nodes have changed.
 func (w *Watcher) updateIndex() {
 	nodes := sets.KeySet(w.histories)
 	for _, table := range w.nodeMetrics {

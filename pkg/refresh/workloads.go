@@ -73,11 +73,11 @@ type WorkloadWatcher struct {
 	adopted bool
 	// observed is the time of the last observation, by the wall clock. The source knows no other.
 	observed                  time.Time
+	history                   source.WorkloadHistory // nil if the source knows no past
 	past                      backfill
 	historyErr, unmeasuredErr error // see WorkloadOutcome
 	failures                  failureLog
-	// unmeasured logs that many pods have no measured usage.
-	unmeasured failureLog
+	unmeasured                failureLog
 }
 
 // WorkloadOutcome is the result of the last refresh, which began at Began and failed with Err.
@@ -88,8 +88,7 @@ type WorkloadOutcome struct {
 	// HistoryErr is why a part of the history has not been read. UnmeasuredErr is why usages are missing although the refresh
 	// succeeded: a resource could not be read, or many pods have no measured usage.
 	HistoryErr, UnmeasuredErr error
-	// PastRatio is the part of the history that was read.
-	PastRatio float64
+	PastRatio                 float64
 }
 
 // Outcome returns that of the last refresh; zero before the first.
@@ -100,7 +99,6 @@ func (w *WorkloadWatcher) Outcome() WorkloadOutcome {
 	return WorkloadOutcome{}
 }
 
-// tell publishes the outcome of a refresh that began at began.
 func (w *WorkloadWatcher) tell(began time.Time, err error) {
 	if w.Clock.Since(w.past.lost) > w.History {
 		w.past.incomplete = nil // no statistics lack these pods anymore
@@ -111,8 +109,10 @@ func (w *WorkloadWatcher) tell(began time.Time, err error) {
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
+	history, _ := c.Source.(source.WorkloadHistory)
 	return &WorkloadWatcher{
-		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
+		WorkloadConfig: c, history: history, publisher: learned.NewPublisher(),
+		failures:   failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of many pods", done: "read"},
 	}
 }
@@ -159,8 +159,8 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if history, ok := w.Source.(source.WorkloadHistory); ok && w.past.isDue(w.Clock.Now()) {
-		w.readPeriod(ctx, history)
+	if w.history != nil && w.past.isDue(w.Clock.Now()) {
+		w.readPeriod(ctx)
 	}
 	return ctx.Err()
 }
@@ -171,7 +171,7 @@ func (w *WorkloadWatcher) untilDue() time.Duration {
 		return WorkloadInterval
 	}
 	next := w.nextRefresh
-	if _, ok := w.Source.(source.WorkloadHistory); ok && w.past.remains() && w.past.notBefore.Before(next) {
+	if w.history != nil && w.past.remains() && w.past.notBefore.Before(next) {
 		next = w.past.notBefore
 	}
 	return min(max(next.Sub(w.Clock.Now()), 0), WorkloadInterval)
@@ -194,21 +194,21 @@ func (w *WorkloadWatcher) Refresh(ctx context.Context) (err error) {
 	if err := w.observeNow(ctx, began); err != nil {
 		return err
 	}
-	if history, ok := w.Source.(source.WorkloadHistory); ok {
-		w.readFor(ctx, history, refreshTime)
+	if w.history != nil {
+		w.readFor(ctx, refreshTime)
 	}
 	return ctx.Err()
 }
 
 // readFor reads periods of the history one after the other, until a time has passed or one fails. Nothing waits for
 // pods that are missing.
-func (w *WorkloadWatcher) readFor(ctx context.Context, history source.WorkloadHistory, most time.Duration) {
+func (w *WorkloadWatcher) readFor(ctx context.Context, most time.Duration) {
 	for began := w.Clock.Now(); w.past.remains(); {
 		if w.Clock.Since(began) >= most {
 			w.historyErr = fmt.Errorf("only %.0f %% of the past was read, as a refresh takes at most %s for it", 100*w.past.read(), most)
 			break
 		}
-		if !w.readPeriod(ctx, history) && !w.past.accept(w.historyErr) {
+		if !w.readPeriod(ctx) && !w.past.accept(w.historyErr) {
 			break
 		}
 	}
@@ -248,7 +248,6 @@ func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Tim
 	}
 }
 
-// observe adds the present usage of all pods.
 func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	pods, err := w.Pods.List(labels.Everything())
 	if err != nil {
@@ -289,14 +288,12 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// countRejected counts the numbers that the source left out.
 func (w *WorkloadWatcher) countRejected() {
 	if checked, ok := w.Source.(source.CheckedPods); ok {
 		w.Metrics.countRejected(w.Label, checked.TakeRejected())
 	}
 }
 
-// leftOut returns an error that names the namespaces that the source left out.
 func (w *WorkloadWatcher) leftOut() error {
 	if bounded, ok := w.Source.(source.BoundedPods); ok && bounded.LeftOut() != "" {
 		return fmt.Errorf("left out, because of too many series of pods: %s: find out which targets write them", bounded.LeftOut())
@@ -332,7 +329,6 @@ func (w *WorkloadWatcher) reportMeasured(
 	return few
 }
 
-// without names the nodes without a measured pod.
 func without(nodes sets.Set[string]) string {
 	if len(nodes) == 0 {
 		return ""
@@ -369,18 +365,15 @@ func (w *WorkloadWatcher) namesByOwner() map[learned.Workload]string {
 // tally counts the values of one refresh, and adds up those of pods that have run for long enough.
 type tally struct {
 	*WorkloadConfig
-	now    time.Time
-	usages *learned.Tally
-	// capacities and allocatable are those of nodes in milliCPU and bytes.
+	now                     time.Time
+	usages                  *learned.Tally
 	capacities, allocatable map[string]podusage.Amounts
 	// known counts values of pods of the cluster, measured the values added, and foreign the values of other pods.
 	// example is one of the other pods.
 	known, measured, foreign int
 	example                  string
-	// settled counts the values of pods that have run for settledAfter.
-	settled [load.ResourceCount]int
-	// nodes are those of pods with a measured usage.
-	nodes [load.ResourceCount]sets.Set[string]
+	settled                  [load.ResourceCount]int
+	nodes                    [load.ResourceCount]sets.Set[string]
 }
 
 func newTally(c *WorkloadConfig, now time.Time) *tally {
@@ -405,7 +398,6 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 	return t
 }
 
-// add adds the usage of a pod of the cluster that has run for long enough.
 func (t *tally) add(u *source.PodUsage) {
 	pod, err := t.Pods.Pods(u.Namespace).Get(u.Pod)
 	if err != nil { // it has ended, or is of another cluster
@@ -441,7 +433,6 @@ func (t *tally) add(u *source.PodUsage) {
 	t.usages.Add(pod, u.Resource, usage, request, share)
 }
 
-// bounded caps the usage at the capacity of the pod's node.
 func (t *tally) bounded(pod *corev1.Pod, r load.Resource, usage float64) float64 {
 	capacity := t.capacities[pod.Spec.NodeName][r]
 	if capacity <= 0 || usage <= capacity {
