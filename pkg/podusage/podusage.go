@@ -2,8 +2,10 @@
 package podusage
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -105,7 +107,6 @@ func (e BySpec) explainedFromSpec(
 	return usage + overhead, unset
 }
 
-// podLevel returns the usage by pod-level resources.
 func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage float64, by basis) {
 	if spec.Resources == nil || isDefaulted(spec, r) {
 		return 0, byNothing
@@ -113,7 +114,6 @@ func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64
 	return e.fromResources(spec.Resources, r, maxRatio)
 }
 
-// containers returns the usage of containers and native sidecars, and the number of containers without limit and request.
 func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64, parts *[]Part) (usage, unset float64) {
 	for i := range spec.Containers {
 		usage, unset = e.add(&spec.Containers[i], r, maxRatio, usage, unset, parts)
@@ -126,7 +126,6 @@ func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float
 	return usage, unset
 }
 
-// add adds the container to usage, or to unset if it has neither limit nor request.
 func (e BySpec) add(
 	c *corev1.Container, r load.Resource, maxRatio, usage, unset float64, parts *[]Part,
 ) (newUsage, newUnset float64) {
@@ -140,7 +139,6 @@ func (e BySpec) add(
 	return usage + amount, unset
 }
 
-// basis is the field of a spec that determines an amount.
 type basis int
 
 const (
@@ -149,7 +147,6 @@ const (
 	byRequest
 )
 
-// fromResources returns the usage by limit or request.
 func (e BySpec) fromResources(
 	requirements *corev1.ResourceRequirements, r load.Resource, maxRatio float64,
 ) (usage float64, by basis) {
@@ -348,7 +345,6 @@ func AmountsOf(list corev1.ResourceList) Amounts {
 	return Amounts{load.CPU: Millis(*list.Cpu()), load.Memory: Units(*list.Memory())}
 }
 
-// quantityIn returns the resource's quantity in the list, and whether it is listed.
 func quantityIn(list corev1.ResourceList, r load.Resource) (resource.Quantity, bool) {
 	name := corev1.ResourceCPU
 	if r == load.Memory {
@@ -358,7 +354,6 @@ func quantityIn(list corev1.ResourceList, r load.Resource) (resource.Quantity, b
 	return quantity, ok
 }
 
-// amountIn returns the resource's amount in the list, in milliCPU or bytes; 0 if it is not listed.
 func amountIn(list corev1.ResourceList, r load.Resource) float64 {
 	if quantity, ok := quantityIn(list, r); ok {
 		return amountOf(quantity, r)
@@ -420,4 +415,109 @@ func ClaimOf(request, limit, allocatable float64) Claim {
 // of them must repel others.
 func MaxForeignDefault(r load.Resource) float64 {
 	return Amounts{load.CPU: 100, load.Memory: 200 << 20}[r]
+}
+
+// Capacity is what all processes of a node can use, in milliCPU and bytes. Memory that is set aside for huge pages is not part of
+// it.
+type Capacity struct {
+	Amounts   Amounts
+	hugePages float64
+}
+
+// CapacityOf returns the capacity of the Node. A resource that the Node does not report has an amount of 0.
+func CapacityOf(node *corev1.Node) Capacity {
+	all := node.Status.Capacity
+	c := Capacity{Amounts: Amounts{
+		load.CPU: 1000 * max(all.Cpu().AsApproximateFloat64(), 0), load.Memory: max(all.Memory().AsApproximateFloat64(), 0),
+	}}
+	for name, pages := range all {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			c.hugePages += max(pages.AsApproximateFloat64(), 0)
+		}
+	}
+	c.hugePages = min(c.hugePages, c.Amounts[load.Memory])
+	c.Amounts[load.Memory] -= c.hugePages
+	return c
+}
+
+// Of returns a mean that counts huge pages as used and as capacity, as one minus MemAvailable over MemTotal does, as a fraction of
+// the capacity.
+func (c *Capacity) Of(r load.Resource, mean float64) float64 {
+	if r != load.Memory || c.hugePages == 0 {
+		return mean
+	}
+	return max(c.Spread(r, mean)-c.hugePages/c.Amounts[r], 0)
+}
+
+// Spread is Of for a deviation.
+func (c *Capacity) Spread(r load.Resource, deviation float64) float64 {
+	if r != load.Memory || c.hugePages == 0 {
+		return deviation
+	}
+	return deviation * (c.Amounts[r] + c.hugePages) / c.Amounts[r]
+}
+
+// Part is one summand of an estimate.
+type Part struct {
+	// Amount is in milliCPU or bytes.
+	Amount float64 `json:"amount"`
+	// Basis says where the amount comes from, such as "limit of container app".
+	Basis string `json:"basis"`
+
+	unset bool
+}
+
+// Breakdown shows how the estimate of one resource is made up.
+type Breakdown struct {
+	// Parts add up to the estimate.
+	Parts []Part `json:"parts,omitempty"`
+	// Peak adds up to the predicted 95th percentile of the pod's usage; nil where the Estimator predicts no peaks.
+	Peak []Part `json:"peakParts,omitempty"`
+}
+
+// Explain implements Estimator.
+func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
+	x[load.CPU].Parts = e.Parts(pod, load.CPU, e.DefaultCPUMillis)
+	return x
+}
+
+// Parts returns the summands of FromSpec. A container with neither limit nor request counts defaultAmount, in milliCPU or bytes.
+func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, defaultAmount float64) []Part {
+	var parts []Part
+	e.explainedFromSpec(pod, pod, r, math.Inf(1), &parts)
+	for i := range parts {
+		if parts[i].unset {
+			parts[i].Amount = defaultAmount
+		}
+	}
+	return parts
+}
+
+func (e BySpec) basis(by basis, of string) string {
+	switch {
+	case by == byLimit:
+		return "limit of " + of
+	case by == byRequest && e.Multiplier == 1:
+		return "request of " + of
+	case by == byRequest:
+		return fmt.Sprintf("%g × request of %s", e.Multiplier, of)
+	}
+	return "default: " + of + " has neither limit nor request"
+}
+
+// Explain implements Estimator.
+func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
+	requests := ByRequests{}.Estimate(pod)
+	for r, amount := range e.Estimate(pod) {
+		basis := "request of the pod"
+		switch {
+		case requests[r] > 0:
+		case amount > 0:
+			basis = fmt.Sprintf("default: the pod has no %s request", load.Resource(r))
+		default:
+			basis = fmt.Sprintf("the pod has no %s request", load.Resource(r))
+		}
+		x[r].Parts = []Part{{Amount: amount, Basis: basis}}
+	}
+	return x
 }

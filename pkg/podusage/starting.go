@@ -94,7 +94,6 @@ func withoutDerived(spec *corev1.PodSpec) *corev1.ResourceRequirements {
 	return resources
 }
 
-// isDown reports whether a container has ended, or fails to start.
 func isDown(s corev1.ContainerStatus) bool {
 	return s.State.Terminated != nil || fails(s.State.Waiting)
 }
