@@ -38,9 +38,8 @@ func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance) }
 type Observation struct {
 	Workload Workload
 	Resource load.Resource
-	// At is the time of the observation, and Span the time since the previous one.
-	At   time.Time
-	Span time.Duration
+	At       time.Time
+	Span     time.Duration
 	// Pods counts pods, Sum adds up their usages in milliCPU or bytes, and SumSquares the squares.
 	// Within adds up the squared deviations of pods from their own means.
 	// A pod observed for a part of Span counts with that part in all four.
@@ -104,7 +103,6 @@ func (s *Statistics) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	return moments
 }
 
-// lookup is Lookup, and returns the startup of a pod as its moments tell.
 func (s *Statistics) lookup(w Workload) (moments [load.ResourceCount]Moments, startup Startup) {
 	if len(s.workloads) == 0 {
 		return moments, startup
@@ -178,7 +176,6 @@ func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Co
 	return next
 }
 
-// seeded returns s, or the first Statistics with a seed if s is the zero value.
 func (s *Statistics) seeded() *Statistics {
 	if s.workloads != nil {
 		return s
@@ -190,7 +187,6 @@ func rank(w Workload) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE([]byte(w.Namespace)), crc32.IEEETable, []byte("/"+w.Name))
 }
 
-// weightAt is the remaining weight of an observation of that age.
 func weightAt(age, history time.Duration) float64 {
 	return math.Exp(-age.Seconds() / history.Seconds())
 }
@@ -325,13 +321,10 @@ func withoutTemplateHash(replicaSet, hash string) string {
 	return withoutSuffix(replicaSet, text.MinPodNameHash, text.MaxPodNameHash, text.PodNameLetters)
 }
 
-// withoutCronTime returns the CronJob's name for the name of its Job. The controller appends a dash and the minutes since 1970.
-// Other names do not change.
 func withoutCronTime(job string) string {
 	return withoutSuffix(job, text.JobTimeDigits, text.JobTimeDigits, "0123456789")
 }
 
-// withoutSuffix returns the name up to its last dash if shortest to longest of the characters follow.
 func withoutSuffix(name string, shortest, longest int, characters string) string {
 	i := strings.LastIndexByte(name, '-')
 	suffix := name[i+1:]
@@ -358,9 +351,8 @@ type podObservation struct {
 	uid          types.UID
 	resource     load.Resource
 	usage, share float64
-	// sums and starts are those of the pod's workload.
-	sums   *sums
-	starts *starts
+	sums         *sums
+	starts       *starts
 }
 
 // add adds a usage observed for some seconds, as entry.add does. It returns what that adds to the sum of squared deviations from
@@ -378,7 +370,6 @@ func (e *podEntry) add(r load.Resource, usage, seconds float64) (deviation float
 	return difference * difference * (1 - share)
 }
 
-// withPods returns the observed pods with those of the tally added, and adds their deviations to its workloads' sums.
 func (s *Statistics) withPods(t *Tally, at time.Time, interval, history time.Duration) map[uint64]podEntry {
 	seen := uint32(max(at.Unix(), 0))
 	oldest := uint32(max(at.Add(-podGap*interval).Unix(), 0))

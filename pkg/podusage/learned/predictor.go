@@ -22,8 +22,7 @@ const deviationsToP95 = 1.64
 type Usage struct {
 	// Mean is the expected mean, P95 the expected 95th percentile, which is not below it.
 	Mean, P95 float64
-	// Variance is that of the usage over time.
-	Variance float64
+	Variance  float64
 	// Learned is the part of Mean from statistics: of the workload, or of the cluster's usage per request without history.
 	// It excludes the assumption for containers without limit and request.
 	Learned float64
@@ -77,7 +76,6 @@ func (u *Usages) Beyond(v *Usages) (a podusage.Amounts) {
 //
 // It is comparable.
 type Predictor struct {
-	// WorkloadLabel is the label that names a pod's workload; see WorkloadOf.
 	WorkloadLabel string
 	// MinHistory is how long pods of a workload must have been observed.
 	MinHistory time.Duration
@@ -256,7 +254,6 @@ func unknown(request, assumed, peak, usagePerRequest float64) Usage {
 
 // Key holds the fields of a pod to place that determine its prediction, whatever the statistics are.
 type Key struct {
-	// Namespace decides which defaults of other pods count.
 	Namespace               string
 	Workload                Workload
 	Requests, Peaks, Limits podusage.Amounts

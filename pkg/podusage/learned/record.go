@@ -16,8 +16,7 @@ type Record struct {
 	IntervalSeconds float64                     `json:"intervalSeconds"`
 	UsagePerRequest [load.ResourceCount]float64 `json:"usagePerRequest"`
 	Workloads       []WorkloadRecord            `json:"workloads"`
-	// Pods are by UID.
-	Pods map[types.UID]PodRecord `json:"pods"`
+	Pods            map[types.UID]PodRecord     `json:"pods"`
 }
 
 // WorkloadRecord is the usage of one workload's pods. Seen is in seconds since 1970.
