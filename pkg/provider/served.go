@@ -1,14 +1,19 @@
 package provider
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,40 +31,32 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
+// The API of the scheduler for commands.
 const (
-	// ServedPath is where the scheduler serves its Served.
-	ServedPath = "/plimsoll/v1/load"
-	// PortFlag is the scheduler's flag of the port.
-	PortFlag = "load-port"
-	// ServedPort is the port without the flag.
-	ServedPort = 10269
-	// ServedVersion is the apiVersion of Served.
-	ServedVersion = "inspect.plimsoll.io/v1"
-	// ServedKind is the kind of Served.
-	ServedKind = "SchedulerLoad"
-	// WithoutStatistics is a query parameter. If it is set, the answer has no Statistics.
-	WithoutStatistics = "withoutStatistics"
-	// TokenHeader has the bearer token of a request through the API server's proxy.
-	TokenHeader = "X-Plimsoll-Token"
+	ServedPath        = "/plimsoll/v1/load"
+	PortFlag          = "load-port"
+	ServedPort        = 10269
+	ServedVersion     = "inspect.plimsoll.io/v1"
+	ServedKind        = "SchedulerLoad"
+	WithoutStatistics = "withoutStatistics" // a query parameter
+	TokenHeader       = "X-Plimsoll-Token"  // has the bearer token through the API server's proxy
 )
 
 // Served is what a scheduler decides by: the load that its sources measured, and the usage of workloads that it has learned.
 type Served struct {
 	metav1.TypeMeta `json:",inline"`
-	// Version is that of the scheduler.
-	Version    string             `json:"version"`
-	Time       time.Time          `json:"time"`
-	Sources    []ServedSource     `json:"sources"`
-	Statistics []ServedStatistics `json:"statistics"`
+	Version         string             `json:"version"`
+	Time            time.Time          `json:"time"`
+	Sources         []ServedSource     `json:"sources"`
+	Statistics      []ServedStatistics `json:"statistics"`
 }
 
 // ServedSource is a source of load. Its Key is equal for equal settings, and shows none of them.
 type ServedSource struct {
-	Key     string        `json:"key"`
-	Name    string        `json:"name"`
-	Refresh ServedRefresh `json:"refresh"`
-	Tables  []ServedTable `json:"tables"`
-	// Metrics are the node metrics.
+	Key       string            `json:"key"`
+	Name      string            `json:"name"`
+	Refresh   ServedRefresh     `json:"refresh"`
+	Tables    []ServedTable     `json:"tables"`
 	Metrics   []ServedMetric    `json:"metrics,omitempty"`
 	Contested []ServedContested `json:"contested,omitempty"`
 	Further   []ServedFurther   `json:"furtherDialects,omitempty"`
@@ -393,4 +390,77 @@ func keyOf(source sourceSpec, more ...config.StatisticsSpec) string {
 	}
 	digest := sha256.Sum256(content)
 	return hex.EncodeToString(digest[:])
+}
+
+const (
+	// maxWaiting bounds the requests that wait for their turn, and the answers in memory: one is made at a time.
+	maxWaiting = 8
+	// writeTimeout bounds the time for which a slow client holds an answer. Commands wait less.
+	writeTimeout = 10 * time.Second
+)
+
+// Handler serves what a provider decides by at ServedPath. It does not ask who the client is. Use NewHandler.
+type Handler struct {
+	provider *Provider
+	version  string
+	turn     chan struct{}
+	waiting  chan struct{}
+}
+
+// NewHandler returns a handler of the provider of a scheduler of that version.
+func NewHandler(p *Provider, version string) *Handler {
+	return &Handler{provider: p, version: version, turn: make(chan struct{}, 1), waiting: make(chan struct{}, maxWaiting)}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != ServedPath || r.Method != http.MethodGet {
+		http.NotFound(w, r)
+		return
+	}
+	select {
+	case s.waiting <- struct{}{}:
+		defer func() { <-s.waiting }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests wait", http.StatusTooManyRequests)
+		return
+	}
+	zips := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	body, err := s.body(r.Context(), !r.URL.Query().Has(WithoutStatistics), zips)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if zips {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // every server of net/http can
+	_, _ = w.Write(body)                                                             // the client has gone if it fails
+}
+
+// body returns the answer to a request. It waits for its turn, but not for slow clients.
+func (s *Handler) body(ctx context.Context, withStatistics, zips bool) ([]byte, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	served, err := s.provider.Serve(withStatistics)
+	if err != nil {
+		return nil, err
+	}
+	served.TypeMeta = metav1.TypeMeta{APIVersion: ServedVersion, Kind: ServedKind}
+	served.Version = s.version
+	var body bytes.Buffer
+	if !zips {
+		err = json.NewEncoder(&body).Encode(served)
+		return body.Bytes(), err
+	}
+	zip := gzip.NewWriter(&body)
+	err = errors.Join(json.NewEncoder(zip).Encode(served), zip.Close())
+	return body.Bytes(), err
 }
