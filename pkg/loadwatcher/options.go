@@ -24,7 +24,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
-// Flags that the code refers to by name.
 const (
 	flagTokenFile  = "token-file"
 	flagTimeout    = "timeout"
@@ -49,11 +48,9 @@ func newOptions() *options {
 	return o
 }
 
-// setting is a flag, with its LoadSpec field and environment variables.
 type setting struct {
-	flag string
-	// value points to the default.
-	value any
+	flag  string
+	value any // points to the default
 	// field is the path in a LoadSpec, for errors.
 	field string
 	// variable is the environment variable for the flag, as load-watcher has it. others are variables that only some
@@ -211,7 +208,6 @@ func (o *options) validateListening() error {
 	return nil
 }
 
-// validLoad returns the load to read, validated by the rules of the plugins' arguments.
 func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	var spec config.LoadSpec
 	versioned := o.load.DeepCopy()
@@ -251,7 +247,6 @@ func mistakesIn(err error) (all []*field.Error) {
 	return all
 }
 
-// nameOf returns the name of a LoadSpec's field in errors: that of its flag.
 func nameOf(settings []setting, path string) string {
 	path, _, _ = strings.Cut(path, "[")
 	for i := range settings {

@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 )
 
-// The paths of the API.
 const (
 	pathWatcher = "/watcher"
 	pathHealth  = "/watcher/health"
@@ -29,16 +28,11 @@ const (
 )
 
 type serverConfig struct {
-	// source is the name of the metrics source in responses.
-	source string
-	// publisher publishes the load; nodes are served.
+	source    string
 	publisher *load.Publisher
 	nodes     interface{ Names() []string }
-	// window is what the publisher has.
-	window time.Duration
-	// trust limits how long a measurement is served.
-	trust load.Trust
-	// telemetry serves /metrics; the server's own metrics are registered with it.
+	window    time.Duration
+	trust     load.Trust
 	telemetry Telemetry
 	clock     clock.PassiveClock
 }
@@ -127,11 +121,9 @@ const (
 	minValidity = time.Second
 )
 
-// cachedResponse is the latest response.
 type cachedResponse struct {
-	mu       sync.Mutex
-	snapshot *load.Snapshot
-	// validUntil is when body expires.
+	mu         sync.Mutex
+	snapshot   *load.Snapshot
 	validUntil time.Time
 	body       []byte
 }
@@ -156,8 +148,7 @@ func (s *server) cached(logger klog.Logger) []byte {
 type freshLoad struct {
 	samples []load.Sample
 	newest  time.Time
-	// until is when the first sample expires.
-	until time.Time
+	until   time.Time
 }
 
 func (s *server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {

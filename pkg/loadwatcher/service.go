@@ -1,3 +1,5 @@
+// Package loadwatcher is the load-watcher program: it reads the load of nodes and serves it by load-watcher's HTTP API, which
+// plugins of other schedulers read too.
 package loadwatcher
 
 import (
@@ -6,10 +8,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,12 +23,14 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -43,11 +50,9 @@ const (
 	shutdownGrace = 20 * time.Second
 )
 
-// service is the program, which reads load from its start on.
 type service struct {
-	server *server
-	// tls is nil for plain HTTP.
-	tls     *tls.Config
+	server  *server
+	tls     *tls.Config // nil for plain HTTP
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -77,9 +82,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance,
 	}
 	watcher := refresh.NewWatcher(src, src.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
-	watcher.Register(load.Requirements{
-		RefreshInterval: trust.RefreshInterval, Windows: []time.Duration{spec.Window.Duration},
-	}, trust)
+	watcher.Register(load.Requirements{RefreshInterval: trust.RefreshInterval, Windows: []time.Duration{spec.Window.Duration}}, trust)
 	s.running.Go(func() { watcher.Run(ctx) })
 	s.server = newServer(serverConfig{
 		source: src.Name(), publisher: watcher.Publisher(), nodes: nodes, window: spec.Window.Duration,
@@ -94,7 +97,6 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	return s, nil
 }
 
-// close returns when all goroutines of the service have ended.
 func (s *service) close() {
 	s.stop()
 	s.running.Wait()
@@ -112,7 +114,7 @@ func (s *service) run(ctx context.Context, listener net.Listener) error {
 	return webserver.Server{MaxConnections: maxConnections, TLS: s.tls, Grace: shutdownGrace}.Serve(ctx, listener, s.server.handler)
 }
 
-// newNodeInformer returns an informer of the nodes. It avoids Kubernetes' clientset, which links the clients of all APIs.
+// newNodeInformer avoids Kubernetes' clientset, which links the clients of all APIs.
 func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -150,4 +152,52 @@ func followCertificate(ctx context.Context, certFile, keyFile string) (*tls.Conf
 		}
 		return last.Load(), nil
 	}}, read()
+}
+
+// NewCommand returns the command of the program in a version.
+func NewCommand(version string, t Telemetry) *cobra.Command {
+	o := newOptions()
+	command := &cobra.Command{
+		Use:   "load-watcher",
+		Short: "Serves the load of nodes to several schedulers",
+		Long: `Reads the load of the cluster's nodes from Prometheus, metrics-server, SignalFx or Datadog. It serves the load to any
+number of schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME], GET /watcher/health, /metrics and /healthz.
+
+Flags override the environment variables that they name. Pass a token for the metrics provider in a file or in
+METRICS_PROVIDER_TOKEN. Pass Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,
+ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an https Prometheus with a verified certificate.`,
+		Args:         cobra.NoArgs,
+		Version:      version,
+		SilenceUsage: true, // an error has one line
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			spec, err := o.complete(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			cluster, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
+				return err
+			}
+			finding.Warn(o.checkQueries(&spec.MetricProvider), o.logging.Format)
+			s, err := start(cmd.Context(), o, spec, cluster, t)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the program at once
+			listener, err := net.Listen("tcp", o.listenAddress)
+			if err != nil {
+				s.close()
+				return fmt.Errorf("--listen-address: %w", err)
+			}
+			return s.run(ctx, listener)
+		},
+	}
+	command.SetVersionTemplate("Plimsoll {{.Version}}\n")
+	o.addFlags(command.Flags())
+	return command
 }
