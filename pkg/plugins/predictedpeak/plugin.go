@@ -25,6 +25,7 @@ const Name = config.PredictedPeak
 // PredictedPeak is a score plugin that prefers nodes by their predicted peak of load with the pod. It is safe for concurrent use.
 type PredictedPeak struct {
 	*loadscore.Extensions[podState]
+	loadscore.Placements
 	peaks         *peak.Model
 	deviations    float64
 	strategy      config.Strategy
@@ -49,6 +50,7 @@ func build(_ context.Context, args *config.PredictedPeakArgs, in descriptor.Inpu
 		Extensions: loadscore.New[podState](Name, in, args.MissingLoad), peaks: in.Reader.Peak(load.CPU),
 		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target),
 	}
+	pl.Placements = loadscore.PlacementsOf(pl)
 	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {
 		view := pl.peaks.View(state).For(pod)
 		s := podState{view: view, usages: view.Pod(pod)}

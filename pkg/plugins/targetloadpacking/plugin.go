@@ -28,6 +28,7 @@ const Name = config.TargetLoadPacking
 // concurrent use.
 type TargetLoadPacking struct {
 	*loadscore.Extensions[loadscore.NoPodState]
+	loadscore.Placements
 	targetPercent float64
 }
 
@@ -46,9 +47,11 @@ func Describe() descriptor.Descriptor {
 }
 
 func build(_ context.Context, args *config.TargetLoadPackingArgs, in descriptor.Inputs) (minor.Plugin, error) {
-	return &TargetLoadPacking{
+	pl := &TargetLoadPacking{
 		Extensions: loadscore.New[loadscore.NoPodState](Name, in, args.MissingLoad), targetPercent: float64(args.TargetUtilization),
-	}, nil
+	}
+	pl.Placements = loadscore.PlacementsOf(pl)
+	return pl, nil
 }
 
 func reads(args *config.TargetLoadPackingArgs) reading.Request {
