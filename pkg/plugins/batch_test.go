@@ -32,9 +32,18 @@ func newFramework(
 	nodes ...*corev1.Node,
 ) (framework.Framework, informers.SharedInformerFactory) {
 	t.Helper()
+	return frameworkOf(t, profile, registryOn(loads, unregistered), activator, nodes...)
+}
+
+// frameworkOf returns a framework of the profile, with the plugins of the registry beside the stock ones.
+func frameworkOf(
+	t testing.TB, profile *schedconfig.KubeSchedulerProfile, plugins frameworkruntime.Registry, activator minor.PodActivator,
+	nodes ...*corev1.Node,
+) (framework.Framework, informers.SharedInformerFactory) {
+	t.Helper()
 	metrics.Register()
 	registry := intree.NewInTreeRegistry()
-	check.OK(t, registry.Merge(registryOn(loads, unregistered)))
+	check.OK(t, registry.Merge(plugins))
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	options := append(minortest.FrameworkOn(cache.NewSnapshot(nil, nodes)),

@@ -13,7 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -27,8 +27,8 @@ type filterState struct {
 	podUsages *learned.Usages
 	exempt    bool
 	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
-	limited   [load.ResourceCount]bool
-	fallbacks descriptor.Fallbacks
+	limited [load.ResourceCount]bool
+	attempt *loadscore.Attempt
 }
 
 // skips reports whether no threshold holds, so that every node passes.
@@ -48,7 +48,7 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 		s.podUsages = s.peaks[load.CPU].Pod(pod)
 	}
 	s, first := pl.states.Store(state, s)
-	if first {
+	if first && !s.attempt.Counted.Swap(true) {
 		pl.counters.Decision(s.skips() && !s.exempt)
 	}
 	return s
@@ -56,7 +56,7 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 
 // newFilterState returns the state of the cycle, with the load as the pod sees it.
 func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
-	s := &filterState{}
+	s := &filterState{attempt: pl.states.Attempt(state, pod)}
 	for r, model := range pl.models {
 		if peaks := pl.peaks[r]; peaks != nil {
 			s.peaks[r] = peaks.View(state).For(pod)
@@ -142,7 +142,7 @@ func (pl *LoadThreshold) resourceReason(s *filterState, t *Terms, r load.Resourc
 		return ""
 	}
 	if state != load.Fresh {
-		pl.counters.Fallback(&s.fallbacks, state)
+		pl.counters.Fallback(&s.attempt.Fallbacks, state)
 		switch pl.missingLoad {
 		case config.MissingLoadPass:
 			return ""
@@ -216,7 +216,7 @@ func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *cor
 	terms := pl.terms(s, node)
 	for r := range load.ResourceCount {
 		if state := terms.Node[r].State; terms.LinePercent[r] > 0 && state != load.Fresh {
-			pl.counters.Fallback(&s.fallbacks, state)
+			pl.counters.Fallback(&s.attempt.Fallbacks, state)
 		}
 	}
 	return int64(math.Round(terms.Score())), nil

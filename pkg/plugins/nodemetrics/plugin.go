@@ -112,8 +112,8 @@ func (pl *NodeMetrics) Name() string { return Name }
 type cycleState struct {
 	metricsAt
 	// scales are over the candidates: PreScore sets them, or NormalizeScore where PreScore is not called.
-	scales    []scale
-	fallbacks descriptor.Fallbacks
+	scales  []scale
+	attempt *loadscore.Attempt
 }
 
 // metricsAt are the metrics at one moment, for pods of one namespace.
@@ -138,8 +138,10 @@ func (pl *NodeMetrics) cycleState(state fwk.CycleState, pod *corev1.Pod) *cycleS
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s, first := pl.states.Store(state, &cycleState{metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace)})
-	if first {
+	s, first := pl.states.Store(state, &cycleState{
+		metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace), attempt: pl.states.Attempt(state, pod),
+	})
+	if first && !s.attempt.Counted.Swap(true) {
 		pl.counters.Decision(!slices.ContainsFunc(s.columns, func(c column) bool { return c.Any() }))
 	}
 	return s
@@ -178,7 +180,7 @@ func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, pod *core
 	s := pl.cycleState(state, pod)
 	m, unknown := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	if unknown {
-		pl.counters.Fallback(&s.fallbacks, load.Absent)
+		pl.counters.Fallback(&s.attempt.Fallbacks, load.Absent)
 	}
 	reason := ""
 	if m != nil {
@@ -296,7 +298,7 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 		}
 		known := spans[i].known
 		if known < len(rows) && s.columns[i].Any() {
-			pl.counters.Fallback(&s.fallbacks, load.Absent)
+			pl.counters.Fallback(&s.attempt.Fallbacks, load.Absent)
 		}
 		if known == 0 {
 			continue

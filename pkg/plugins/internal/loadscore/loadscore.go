@@ -5,7 +5,11 @@ package loadscore
 import (
 	"context"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -96,7 +100,7 @@ type PreScoreState[Pod any] struct {
 	// Skip is set if no node's load is known, or the plugin is skipped for the pod. All nodes then score alike.
 	Skip bool
 
-	fallbacks descriptor.Fallbacks
+	attempt *Attempt
 }
 
 // PreScoreState returns the state of the cycle. The first call in a cycle makes it, and counts the decision.
@@ -105,7 +109,7 @@ func (x *Extensions[Pod]) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *
 		return s
 	}
 	view := x.model.View(state).For(pod)
-	s := &PreScoreState[Pod]{View: view, PodUsage: view.Estimator().Estimate(pod)}
+	s := &PreScoreState[Pod]{View: view, PodUsage: view.Estimator().Estimate(pod), attempt: x.states.Attempt(state, pod)}
 	scoring := ByLoad
 	if x.podState != nil {
 		s.Pod, scoring = x.podState(state, pod)
@@ -113,7 +117,7 @@ func (x *Extensions[Pod]) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *
 	unknown := scoring != Always && !slices.ContainsFunc(x.resources, view.Knows)
 	s.Skip = unknown || scoring == Never
 	s, first := x.states.Store(state, s)
-	if first {
+	if first && !s.attempt.Counted.Swap(true) {
 		x.counters.Decision(unknown)
 	}
 	return s
@@ -161,7 +165,7 @@ func (x *Extensions[Pod]) NodeScore(s *PreScoreState[Pod], score float64, cpu, m
 // NodeScore.
 func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.State) (score int64, ok bool) {
 	if stalest := min(cpu, memory); stalest != load.Fresh {
-		x.counters.Fallback(&s.fallbacks, stalest)
+		x.counters.Fallback(&s.attempt.Fallbacks, stalest)
 	}
 	if max(cpu, memory) != load.Fresh {
 		switch x.missingLoad {
@@ -222,6 +226,28 @@ func (x *Extensions[Pod]) NormalizeScore(
 type Memo[T any] struct {
 	key fwk.StateKey
 	pin estimate.Pin[T]
+	// attempts has those of pods of groups, by weak.Pointer[corev1.Pod].
+	attempts sync.Map
+}
+
+// Attempt is an attempt to place a pod. It counts as one decision: the scheduler may try a pod of a group in many cycles, for each
+// placement and for preemption.
+type Attempt struct {
+	Counted atomic.Bool
+	descriptor.Fallbacks
+}
+
+// Attempt returns the attempt that the cycle is part of. Each attempt to place a group has its own pod objects.
+func (m *Memo[T]) Attempt(state fwk.CycleState, pod *corev1.Pod) *Attempt {
+	attempt := &Attempt{}
+	if minor.IsPodGroupCycle(state) {
+		key := weak.Make(pod)
+		if first, known := m.attempts.LoadOrStore(key, attempt); known {
+			return first.(*Attempt)
+		}
+		runtime.AddCleanup(pod, func(key weak.Pointer[corev1.Pod]) { m.attempts.Delete(key) }, key)
+	}
+	return attempt
 }
 
 // NewMemo returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.

@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -235,6 +236,24 @@ func TestExtensions_CountsOncePerDecision(t *testing.T) {
 			check.OK(t, testutil.GatherAndCompare(registry, strings.NewReader(tc.want)))
 		})
 	}
+}
+
+// The scheduler tries a pod of a group for each placement, and for preemption. The next attempt has another object of the pod.
+func TestExtensions_CountsOncePerAttempt(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	s := newCounted(loadsOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, &counting{},
+		descriptor.NewMetrics(registry.MustRegister).For("test"))
+	for range 2 {
+		pod := pod.DeepCopy()
+		for range 3 {
+			state := minortest.PodGroupCycle(t)
+			for _, node := range []string{"a", "b"} {
+				s.Score(t.Context(), state, pod, nodeInfo(node, "4"))
+			}
+		}
+	}
+	// Both attempts have a node that was never measured.
+	check.OK(t, testutil.GatherAndCompare(registry, strings.NewReader(counts(2, 2, 0, 0))))
 }
 
 func counts(decisions, absent, expired, skipped int) string {
