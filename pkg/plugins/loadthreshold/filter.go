@@ -83,7 +83,7 @@ func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { retur
 
 // Filter rules the node out if it would be above its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	return pl.Gate.Filter(state, pod, node, pl.reason(pl.filterState(state, pod), node))
+	return pl.Gate.Filter(state, node, pl.reason(pl.filterState(state, pod), node))
 }
 
 // refuses reports whether the node would be above its load line with the pod on it.

@@ -186,7 +186,7 @@ func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, pod *core
 	if m != nil {
 		reason = m.reason
 	}
-	return pl.Gate.Filter(state, pod, node, reason)
+	return pl.Gate.Filter(state, node, reason)
 }
 
 // refuses reports whether some rule rules the node out.

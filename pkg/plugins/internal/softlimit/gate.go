@@ -48,7 +48,7 @@ type Gate struct {
 	mu sync.Mutex
 	// granted has the time of each waiver for a pod's next attempt.
 	granted map[types.UID]time.Time
-	// repeated is the attempt of a pod group that PodGroupPostFilter plugins repeat; nil before the first.
+	// repeated is the attempt that PodGroupPostFilter plugins repeat, until the next group is tried.
 	repeated *groupAttempt
 }
 
@@ -56,7 +56,7 @@ type Gate struct {
 func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
 	g := &Gate{
 		limit: limit, handle: handle, clock: c, requeuer: newRequeuer(limit, handle, snapshots, c),
-		key: waiverKey(limit.Plugin), granted: map[types.UID]time.Time{},
+		key: waiverKey(limit.Plugin), granted: map[types.UID]time.Time{}, repeated: &groupAttempt{},
 	}
 	go g.requeuer.run(ctx, klog.FromContext(ctx)) // klog's own logger may be replaced later
 	return g
@@ -66,18 +66,16 @@ func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFi
 
 // Filter is the status of a node that the limit rules out for a reason, or does not if the reason is empty. With a strict limit,
 // preemption does not help: measurements fall too late after an eviction.
-func (g *Gate) Filter(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo, reason string) *fwk.Status {
-	inGroup := minor.PodGroupCycle(state) != nil
-	if reason == "" && !inGroup || g.Waived(state) {
+func (g *Gate) Filter(state fwk.CycleState, node fwk.NodeInfo, reason string) *fwk.Status {
+	if reason == "" && minor.PodGroupCycle(state) == nil {
 		return nil
 	}
-	if inGroup {
-		if attempt := g.groupAttempt(state); attempt != nil {
-			reason = attempt.judge(state, pod, node.Node().Name, reason)
-		}
-		if reason == "" {
-			return nil
-		}
+	s := g.waiver(state)
+	if s.group != nil && !s.waived {
+		reason = s.group.judge(s.pod, node.Node().Name, reason)
+	}
+	if reason == "" || s.waived {
+		return nil
 	}
 	if g.relaxes() {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
@@ -165,8 +163,9 @@ const waiverTTL = 10 * time.Minute
 // waiverState says whether a plugin's limit is waived in the cycle.
 type waiverState struct {
 	waived bool
-	// group is the attempt that the cycle is part of; nil for a pod without a group.
+	// group is the attempt that the cycle is part of, and pod the pod of it; nil for a pod without a group.
 	group *groupAttempt
+	pod   *groupPod
 }
 
 func (s waiverState) Clone() fwk.StateData { return s }
@@ -183,8 +182,8 @@ func hasAttempt(state fwk.CycleState, plugin string) bool {
 // A signature need not contain the waiver: from a pod of the same signature, the scheduler reuses only a node hint, and runs the
 // filters on that node again.
 func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
-	if minor.PodGroupCycle(state) != nil {
-		return g.beginInGroup(state, pod)
+	if cycle := minor.PodGroupCycle(state); cycle != nil {
+		return g.beginInGroup(rootCycle(cycle), state, pod)
 	}
 	waived = g.take(pod.UID)
 	state.Write(g.key, waiverState{waived: waived})
@@ -204,9 +203,14 @@ func (g *Gate) take(pod types.UID) (waived bool) {
 func (g *Gate) waive(state fwk.CycleState) { state.Write(g.key, waiverState{waived: true}) }
 
 // Waived reports whether the limit is waived in the scheduling cycle.
-func (g *Gate) Waived(state fwk.CycleState) bool {
-	data, err := state.Read(g.key)
-	return err == nil && data.(waiverState).waived
+func (g *Gate) Waived(state fwk.CycleState) bool { return g.waiver(state).waived }
+
+// waiver is zero before Begin.
+func (g *Gate) waiver(state fwk.CycleState) waiverState {
+	if data, err := state.Read(g.key); err == nil {
+		return data.(waiverState)
+	}
+	return waiverState{}
 }
 
 // grant waives the limit for the pod's next attempt.
@@ -407,16 +411,7 @@ func (q *requeuer) wake() {
 	}
 }
 
-// waitForGroup lets the group wait for the nodes that the limit rules out, also in repetitions of the attempt that follow. The
-// group is known by its first pod.
-func (q *requeuer) waitForGroup(pods []*corev1.Pod, attempt *groupAttempt) {
-	if pod, state := attempt.lastRefused(); pod != nil {
-		w := waitingPod{pod: pod, group: attempt, others: len(pods) - len(attempt.pods)}
-		q.setGroup(pods[0], w, q.snapshots.Outdated(state))
-	}
-}
-
-// setGroup lets the group wait, or retries it at once.
+// setGroup lets the group wait, or retries it at once. The group is known by its first pod.
 func (q *requeuer) setGroup(first *corev1.Pod, w waitingPod, retry bool) {
 	if retry {
 		w.retryUntil = q.clock.Now().Add(groupRetryTime)

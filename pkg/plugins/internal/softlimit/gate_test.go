@@ -39,6 +39,8 @@ type cluster struct {
 	loads    *plugintest.Loads
 	clock    *clocktesting.FakeClock
 
+	// composite says whether groups consist of groups.
+	composite bool
 	// tried counts the nodes that the gates ran the filters on.
 	tried int
 
@@ -126,7 +128,7 @@ func (c *cluster) filter(state fwk.CycleState) *framework.NodeToStatus {
 		if by := c.by(state, node); by != "" {
 			status := fwk.NewStatus(fwk.Unschedulable)
 			if g, ok := c.gates[by]; ok {
-				status = g.Filter(state, nil, node, "ruled out")
+				status = g.Filter(state, node, "ruled out")
 			} else if by == "Taint" {
 				status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 			}
@@ -189,7 +191,7 @@ func TestGate_Filter(t *testing.T) {
 		// Preemption tries only nodes whose status is Unschedulable.
 		config.WhenNoneFitsReject: fwk.UnschedulableAndUnresolvable,
 	} {
-		status := c.gate(t, "Limit", whenNoneFits).Filter(framework.NewCycleState(), nil, nil, "above the limit")
+		status := c.gate(t, "Limit", whenNoneFits).Filter(framework.NewCycleState(), nil, "above the limit")
 		check.Equal(t, fmt.Sprint(whenNoneFits, ": Code"), want, status.Code())
 	}
 }

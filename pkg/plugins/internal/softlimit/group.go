@@ -2,6 +2,7 @@ package softlimit
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -15,90 +16,105 @@ import (
 // groupAttempt is an attempt to place a pod group, as the limit of one plugin saw it. PodGroupPostFilter plugins repeat the
 // attempt, for example without the pods that they would evict. It is safe for concurrent use.
 type groupAttempt struct {
-	// order numbers the pods of repetitions; nil before PodGroupPostFilter. Only repetitions have the attempt's own pod objects.
-	order map[*corev1.Pod]int
-	// waived says whether the limit is waived in repetitions.
-	waived bool
+	// repeated is set in repetitions, and placedAgain after the first placement.
+	repeated, placedAgain bool
+	// pods are those of the group. Only repetitions have the attempt's own pod objects.
+	pods map[*corev1.Pod]*groupPod
+	// last is the pod that ended the first placement, in the cycle lastState.
+	last      *corev1.Pod
+	lastState fwk.CycleState
 
 	mu sync.Mutex
 	// refusals holds, by node, the first pod for which the limit ruled the node out.
 	refusals map[string]refusal
-	// pods are those for which the limit ruled out nodes.
-	pods map[*corev1.Pod]bool
-	// last is the pod that was ruled out last, in the cycle lastState.
-	last      *corev1.Pod
-	lastState fwk.CycleState
+}
+
+type groupPod struct {
+	order int
+	// waived says whether the limit is waived, in all placements.
+	waived bool
+	// refused and passed say whether the limit ruled out any node in the first placement, and let any pass.
+	refused, passed bool
 }
 
 type refusal struct {
-	pod    *corev1.Pod
+	order  int
 	reason string
 }
 
 // Clone implements fwk.StateData. Clones share the attempt.
 func (a *groupAttempt) Clone() fwk.StateData { return a }
 
+// add returns the pod, and whether it was there before.
+func (a *groupAttempt) add(pod *corev1.Pod) (p *groupPod, known bool) {
+	if p, known = a.pods[pod]; !known {
+		p = &groupPod{order: len(a.pods)}
+		a.pods[pod] = p
+	}
+	return p, known
+}
+
 // judge returns why the limit rules the node out for the pod; empty if it does not. In repetitions, a node stays ruled out for the
 // pods that follow the one for which it was: without the pods to evict, it may seem to have room.
-func (a *groupAttempt) judge(state fwk.CycleState, pod *corev1.Pod, node, reason string) string {
+func (a *groupAttempt) judge(pod *groupPod, node, reason string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first, known := a.refusals[node]
-	if reason == "" && known && a.order != nil && a.order[first.pod] <= a.order[pod] {
+	if reason == "" && known && a.repeated && first.order <= pod.order {
 		reason = first.reason
 	}
-	if reason == "" {
-		return ""
+	if reason != "" && !known {
+		a.refusals[node] = refusal{pod.order, reason}
 	}
-	a.last, a.lastState, a.pods[pod] = pod, state, true
-	if !known {
-		a.refusals[node] = refusal{pod, reason}
+	if !a.placedAgain {
+		pod.refused, pod.passed = pod.refused || reason != "", pod.passed || reason == ""
 	}
 	return reason
 }
 
-// lastRefused returns the pod that was ruled out last and its cycle; nil if the limit ruled out nothing.
-func (a *groupAttempt) lastRefused() (*corev1.Pod, fwk.CycleState) {
+func (a *groupAttempt) nodes() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.last, a.lastState
+	return slices.Collect(maps.Keys(a.refusals))
 }
 
-// refused reports whether the limit ruled out any node.
-func (a *groupAttempt) refused() bool {
-	last, _ := a.lastRefused()
-	return last != nil
-}
-
-func (a *groupAttempt) nodes() (names []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.refusals {
-		names = append(names, name)
+// others is the number of pods that the scheduler does not count as waiting for the limit. It counts those that the limit left
+// without a node in the first placement.
+func (a *groupAttempt) others() (n int) {
+	for pod, p := range a.pods {
+		if !p.refused || p.passed && pod != a.last {
+			n++
+		}
 	}
-	return names
+	return n
 }
 
 // beginInGroup is Begin for a pod that is placed together with its group.
-func (g *Gate) beginInGroup(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
+func (g *Gate) beginInGroup(cycle minor.PodGroupCycleState, state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	g.mu.Lock()
-	repeated := g.repeated
+	attempt := g.repeated
+	p, repeated := attempt.pods[pod]
+	if !repeated {
+		g.repeated = &groupAttempt{} // it was of another group
+	}
 	g.mu.Unlock()
-	if repeated != nil {
-		if _, ok := repeated.order[pod]; ok {
-			state.Write(g.key, waiverState{repeated.waived, repeated})
-			return repeated.waived
+	if !repeated {
+		data, err := cycle.Read(g.key)
+		if err != nil {
+			data = &groupAttempt{refusals: map[string]refusal{}, pods: map[*corev1.Pod]*groupPod{}}
+			cycle.Write(g.key, data)
+		}
+		attempt = data.(*groupAttempt)
+		var known bool
+		if p, known = attempt.add(pod); !known {
+			p.waived = g.take(pod.UID)
+		}
+		if attempt.placedAgain = attempt.placedAgain || known; !attempt.placedAgain {
+			attempt.last, attempt.lastState = pod, state
 		}
 	}
-	waived = g.take(pod.UID)
-	cycle := minor.PodGroupCycle(state)
-	data, err := cycle.Read(g.key)
-	if err != nil {
-		data = &groupAttempt{refusals: map[string]refusal{}, pods: map[*corev1.Pod]bool{}}
-		cycle.Write(g.key, data)
-	}
-	state.Write(g.key, waiverState{waived, data.(*groupAttempt)})
-	return waived
+	state.Write(g.key, waiverState{p.waived, attempt, p})
+	return p.waived
 }
 
 // PodGroupPostFilter is PostFilter for a pod group. It has to run before DefaultPreemption, which removes all pods of lower
@@ -113,13 +129,15 @@ func (g *Gate) PodGroupPostFilter(
 		return nil, unschedulable // PreFilter is not enabled, or no pod was tried
 	}
 	attempt, pods := data.(*groupAttempt), minor.UnscheduledPods(group)
-	attempt.order = map[*corev1.Pod]int{}
-	for i, pod := range pods {
-		attempt.order[pod] = i
+	for _, pod := range pods {
+		attempt.add(pod)
 	}
 	if !g.relaxes() {
 		g.repeat(attempt, false)
-		g.requeuer.waitForGroup(pods, attempt)
+		if len(attempt.refusals) > 0 { // it waits for these nodes, and those of repetitions
+			w := waitingPod{pod: attempt.last, group: attempt, others: attempt.others()}
+			g.requeuer.setGroup(pods[0], w, g.requeuer.snapshots.Outdated(attempt.lastState))
+		}
 		return nil, unschedulable
 	}
 	limits := g.sufficientForGroup(ctx, state, attempt, schedule)
@@ -140,7 +158,10 @@ func (g *Gate) PodGroupPostFilter(
 
 // repeat prepares the Gate for repetitions of the attempt.
 func (g *Gate) repeat(attempt *groupAttempt, waived bool) {
-	attempt.waived = waived
+	attempt.repeated = true
+	for _, p := range attempt.pods {
+		p.waived = waived
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.repeated = attempt
@@ -164,11 +185,12 @@ func (g *Gate) sufficientForGroup(
 		_, status := schedule(ctx)
 		return status.IsSuccess()
 	}
-	if attempt.refused() && fitsWaived(false) {
+	g.repeat(attempt, false)
+	refused := func(limit *Gate) bool { return len(limit.repeated.refusals) > 0 }
+	if refused(g) && fitsWaived(false) {
 		return alone
 	}
-	refused := func(limit *Gate) bool { return limit.repeated.refused() }
-	if len(others) > 0 && (attempt.refused() || slices.ContainsFunc(others, refused)) && fitsWaived(true) {
+	if len(others) > 0 && slices.ContainsFunc(all, refused) && fitsWaived(true) {
 		return all
 	}
 	return nil
@@ -176,10 +198,9 @@ func (g *Gate) sufficientForGroup(
 
 // AddPod waives the limit where preemption puts back a pod of a repeated attempt's victims: no limit causes an eviction.
 func (g *Gate) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
-	if minor.PodGroupCycle(state) != nil {
-		if attempt := g.groupAttempt(state); attempt != nil && attempt.order != nil {
-			state.Write(g.key, waiverState{true, attempt})
-		}
+	if s := g.waiver(state); s.group != nil && s.group.repeated {
+		s.waived = true
+		state.Write(g.key, s)
 	}
 	return nil
 }
@@ -187,13 +208,4 @@ func (g *Gate) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ 
 // RemovePod does nothing: Filter reads the NodeInfo.
 func (g *Gate) RemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
 	return nil
-}
-
-// groupAttempt returns the attempt of the group that the cycle's pod is placed with; nil before Begin.
-func (g *Gate) groupAttempt(state fwk.CycleState) *groupAttempt {
-	data, err := state.Read(g.key)
-	if err != nil {
-		return nil
-	}
-	return data.(waiverState).group
 }

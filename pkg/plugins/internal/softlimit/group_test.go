@@ -32,10 +32,40 @@ func (g podGroup) GetUnscheduledPods() []*corev1.Pod { return g.pods }
 func (g podGroup) GetAllUnscheduledPods() []*corev1.Pod { return g.pods }
 
 // groupCycle is an attempt to place the pods of a group. With evicted, it is the attempt of DefaultPreemption without the pods that
-// it may evict. It returns the nodes of the pods; a pod without a node ends it.
-func (c *cluster) groupCycle(t *testing.T, pods []*corev1.Pod, evicted bool) (fwk.PodGroupCycleState, []string) {
+// it may evict. It returns the nodes of the pods in the first of the placements in which all have one.
+func (c *cluster) groupCycle(
+	t *testing.T, pods []*corev1.Pod, evicted bool, placements ...[]string,
+) (root fwk.PodGroupCycleState, placed []string) {
 	t.Helper()
-	cycle, placed := framework.NewCycleState(), []string(nil)
+	if placements == nil {
+		placements = [][]string{slices.Collect(maps.Keys(c.ruledOut))}
+	}
+	root = framework.NewCycleState()
+	for _, placement := range placements {
+		if nodes := c.place(t, root, pods, evicted, placement); placed == nil {
+			placed = nodes
+		}
+	}
+	return root, placed
+}
+
+// groupOf returns the cycle of the group, or of a group within it.
+func (c *cluster) groupOf(root fwk.PodGroupCycleState) fwk.PodGroupCycleState {
+	if !c.composite {
+		return root
+	}
+	placement, group := framework.NewCycleState(), framework.NewCycleState()
+	placement.SetPodGroupSchedulingCycle(root)
+	group.SetPlacementCycleState(placement)
+	return group
+}
+
+// place returns the nodes of the pods; a pod without a node ends it.
+func (c *cluster) place(
+	t *testing.T, root fwk.PodGroupCycleState, pods []*corev1.Pod, evicted bool, placement []string,
+) (placed []string) {
+	t.Helper()
+	cycle := c.groupOf(root)
 	nodes := slices.SortedFunc(slices.Values(check.Value(c.SnapshotSharedLister().NodeInfos().List())(t)), func(a, b fwk.NodeInfo) int {
 		return strings.Compare(a.Node().Name, b.Node().Name)
 	})
@@ -45,13 +75,19 @@ func (c *cluster) groupCycle(t *testing.T, pods []*corev1.Pod, evicted bool) (fw
 		for _, plugin := range slices.Sorted(maps.Keys(c.gates)) {
 			c.gates[plugin].Begin(state, pod)
 		}
-		i := slices.IndexFunc(nodes, func(node fwk.NodeInfo) bool { return c.passesInGroup(state, pod, node, evicted) })
-		if i < 0 {
-			return cycle, nil
+		chosen := ""
+		for _, node := range nodes { // all are filtered
+			name := node.Node().Name
+			if slices.Contains(placement, name) && c.passesInGroup(state, pod, node, evicted) && chosen == "" {
+				chosen = name
+			}
 		}
-		placed = append(placed, nodes[i].Node().Name)
+		if chosen == "" {
+			return nil
+		}
+		placed = append(placed, chosen)
 	}
-	return cycle, placed
+	return placed
 }
 
 // passesInGroup evaluates the node by the cluster's ruledOut. The plugins Full and Pending rule it out unless pods are evicted; the
@@ -69,7 +105,7 @@ func (c *cluster) passesInGroup(state fwk.CycleState, pod *corev1.Pod, node fwk.
 		}
 	}
 	for _, plugin := range slices.Sorted(maps.Keys(c.gates)) {
-		if !full && !c.gates[plugin].Filter(state, pod, node, reasons[plugin]).IsSuccess() {
+		if !full && !c.gates[plugin].Filter(state, node, reasons[plugin]).IsSuccess() {
 			return false
 		}
 	}
@@ -154,30 +190,83 @@ func TestGate_PodGroupKeepsVictims(t *testing.T) {
 		minortest.SetPodGroupCycle(state, framework.NewCycleState())
 		g.Begin(state, pods[0])
 		g.AddPod(t.Context(), state, pods[0], nil, node)
-		check.Equal(t, tc.name+": passes", tc.repeated, g.Filter(state, pods[0], node, "above the line").IsSuccess())
+		check.Equal(t, tc.name+": passes", tc.repeated, g.Filter(state, node, "above the line").IsSuccess())
 	}
+}
+
+// A limit is waived for all placements of the next attempt, also where the group consists of groups with cycles of their own.
+func TestGate_PodGroupPlacements(t *testing.T) {
+	for _, composite := range []bool{false, true} {
+		c := newCluster(t, map[string][]string{"a": {"Full"}, "b": {"Limit"}})
+		c.composite = composite
+		g, pods, placements := c.gate(t, "Limit", config.WhenNoneFitsRelax), []*corev1.Pod{podNamed("p-1"), podNamed("p-2")}, [][]string{{"a"}, {"b"}}
+		c.Has(t, pods[0])
+		cycle, placed := c.groupCycle(t, pods, false, placements...)
+		check.Equal(t, "placed without a reason to wait", 0, len(placed))
+		_, status := g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, func(context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
+			if _, placed := c.groupCycle(t, pods, false, placements...); placed == nil {
+				return nil, fwk.NewStatus(fwk.Unschedulable)
+			}
+			return nil, nil
+		})
+		check.Equal(t, "PodGroupPostFilter", fwk.Success, status.Code())
+		next := []*corev1.Pod{podNamed("p-1"), podNamed("p-2")}
+		_, placed = c.groupCycle(t, next, false, placements...)
+		check.Equal(t, "nodes at the next attempt", []string{"b", "b"}, placed)
+	}
+}
+
+// No pod is evicted for a strict limit where the group consists of groups.
+func TestGate_CompositePodGroup(t *testing.T) {
+	c, pods := newCluster(t, map[string][]string{"a": {"Pending"}}), []*corev1.Pod{podNamed("p-1"), podNamed("p-2")}
+	c.composite = true
+	g := c.gate(t, "Limit", config.WhenNoneFitsReject)
+	cycle, _ := c.groupCycle(t, pods, false)
+	g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, nil)
+	_, placed := c.groupCycle(t, pods, true)
+	check.Equal(t, "nodes once pods are evicted", []string(nil), placed)
 }
 
 // A group that waits is retried after a refresh that leaves room, until its next attempt begins.
 func TestGate_PodGroupWaits(t *testing.T) {
 	metrics.Register()
-	c, pods := newCluster(t, map[string][]string{"a": {"Limit"}}), []*corev1.Pod{podNamed("p-1"), podNamed("p-2")}
-	g := c.gate(t, "Limit", config.WhenNoneFitsReject)
-	before := c.counted(t)
-	for _, pod := range pods {
-		c.Has(t, pod)
+	for _, tc := range []struct {
+		name       string
+		ruledOut   map[string][]string
+		placements [][]string
+		pods       []string
+		// want is the number of pods that the scheduler does not count: it counts those without a node in the first placement, if the
+		// limit has ruled out any node for them.
+		want int
+		// waits is the pod that stands for the group.
+		waits string
+	}{
+		{"the second pod is not tried", map[string][]string{"a": {"Limit"}}, nil, []string{"p-1", "p-2"}, 1, "ns/p-1"},
+		{"the first pod has a node, and the second has not", map[string][]string{"a": {"Limit"}, "b": {"Second"}}, nil, []string{"p-1", "p-2"}, 1, "ns/p-2"},
+		{"and the third is not tried", map[string][]string{"a": {"Limit"}, "b": {"Second"}}, nil, []string{"p-1", "p-2", "p-3"}, 2, "ns/p-2"},
+		{"the first pod has a node in the second placement", map[string][]string{"a": {"Limit"}, "b": {"Second"}}, [][]string{{"a"}, {"b"}}, []string{"p-1", "p-2"}, 1, "ns/p-1"},
+		{"the second pod is refused in the second placement", map[string][]string{"a": {"Full"}, "b": {"Second"}}, [][]string{{"a"}, {"b"}}, []string{"p-1", "p-2"}, 2, "ns/p-1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCluster(t, tc.ruledOut)
+			g, before, pods := c.gate(t, "Limit", config.WhenNoneFitsReject), c.counted(t), []*corev1.Pod(nil)
+			for _, name := range tc.pods {
+				pods = append(pods, podNamed(name))
+				c.Has(t, podNamed(name))
+			}
+			cycle, placed := c.groupCycle(t, pods, false, tc.placements...)
+			check.Equal(t, "placed", []string(nil), placed)
+			g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, nil)
+			c.makeRoomFor(tc.pods...)
+			check.Equal(t, "pods to count", before+tc.want, c.counted(t))
+			for range 2 {
+				c.loads.Measure(nil, nil)
+				c.wantActivated(t, tc.waits)
+			}
+			g.Begin(framework.NewCycleState(), pods[0])
+			check.Equal(t, "pods to count once the next attempt begins", before, c.counted(t))
+		})
 	}
-	cycle, _ := c.groupCycle(t, pods, false)
-	g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, nil)
-	c.makeRoomFor("p-1")
-	// The first pod was tried, and is counted by the scheduler; the second was not.
-	check.Equal(t, "pods to count", before+1, c.counted(t))
-	for range 2 {
-		c.loads.Measure(nil, nil)
-		check.Equal(t, "activated", []string{"ns/p-1"}, slices.Sorted(maps.Keys(c.NextActivated(t))))
-	}
-	g.Begin(framework.NewCycleState(), pods[0])
-	check.Equal(t, "pods to count once the next attempt begins", before, c.counted(t))
 }
 
 // counted is the number of pods that the limit has added to scheduler_unschedulable_pods.
