@@ -18,14 +18,17 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -59,6 +62,9 @@ func (l *live) records() map[string]eventsv1.Event {
 	all := map[string]eventsv1.Event{}
 	for _, e := range list.Items {
 		if e.Reason == explain.RecordReason {
+			if _, twice := all[e.Regarding.Name]; twice {
+				l.Errorf("%s has two records", e.Regarding.Name)
+			}
 			all[e.Regarding.Name] = e
 		}
 	}
@@ -206,32 +212,67 @@ func TestDecisionRecord_Batch(t *testing.T) {
 	}
 }
 
-// A pod of a group is in the snapshot when it is reserved, and is reserved twice. Its record is that of a pod without a group.
+// binding is the cycle of a pod of a group that fits.
+type binding struct{ fwk.CycleState }
+
+// IsPodGroupSchedulingCycle implements fwk.CycleState.
+func (binding) IsPodGroupSchedulingCycle() bool { return false }
+
+// A group is tried with each pod in the snapshot for those that follow. All are taken back before the pods are bound one by one.
+// Records are of the nodes as they were tried. Only pods that are bound take from the rate.
 func TestDecisionRecord_Group(t *testing.T) {
-	record := func(inSnapshot bool) *explain.Record {
-		profile := &decode(t, fmt.Sprintf(recording, 2)).Profiles[0]
-		room := plugintest.CPUAndMemory("8", "32Gi")
-		f, _ := newFramework(t, profile, plugintest.NewLoads(), make(activations, 1),
-			st.MakeNode().Name("a").Capacity(room).Obj(), st.MakeNode().Name("b").Capacity(room).Obj())
-		nodes := check.Value(f.SnapshotSharedLister().NodeInfos().List())(t)
-		state, pod := framework.NewCycleState(), podOf("p", 0, "4").Obj()
-		f.RunPreScorePlugins(t.Context(), state, pod, nodes)
-		if inSnapshot {
-			check.Value(f.SnapshotSharedLister().NodeInfos().Get("a"))(t).AddPodInfo(plugintest.PodInfo(pod))
-		}
-		for range 2 {
+	minortest.PodGroupCycle(t) // or there are no groups
+	registry, clock := metrics.NewKubeRegistry(), plugintest.Clock()
+	room := plugintest.CPUAndMemory("8", "32Gi")
+	f, _ := frameworkOf(t, &decode(t, fmt.Sprintf(recording, 2)).Profiles[0],
+		plugins.NewRegistry(plugintest.NewLoads(), clock, registry.MustRegister), make(activations, 1),
+		st.MakeNode().Name("a").Capacity(room).Obj(), st.MakeNode().Name("b").Capacity(room).Obj())
+	a := check.Value(f.SnapshotSharedLister().NodeInfos().Get("a"))(t)
+	podNamed := func(name string) *corev1.Pod {
+		return st.MakePod().Namespace(metav1.NamespaceDefault).Name(name).UID(name).Req(plugintest.CPUAndMemory("2", "8Gi")).Obj()
+	}
+	try := func(names ...string) (states []fwk.CycleState) {
+		for _, name := range names {
+			state, pod := minortest.PodGroupCycle(t), podNamed(name)
+			f.RunPreScorePlugins(t.Context(), state, pod, check.Value(f.SnapshotSharedLister().NodeInfos().List())(t))
+			a.AddPodInfo(plugintest.PodInfo(pod))
 			f.RunReservePluginsReserve(t.Context(), state, pod, "a")
+			states = append(states, state)
 		}
-		f.RunPostBindPlugins(t.Context(), state, pod, "a")
-		l := &live{T: t, client: f.ClientSet().(*fake.Clientset)}
-		l.eventually("the record", func() bool { return len(l.records()) > 0 })
-		return check.Value(explain.DecodeRecord(l.records()["p"].Annotations[explain.RecordAnnotation]))(t)
+		for i, name := range names {
+			f.RunReservePluginsUnreserve(t.Context(), states[i], podNamed(name), "a")
+			check.OK(t, a.RemovePod(klog.Background(), podNamed(name)))
+		}
+		return states
 	}
-	plain := record(false)
-	if plain.Scored != 2 || len(plain.Nodes) != 2 || plain.Nodes[0].Total != plain.Nodes[1].Total {
-		t.Errorf("%+v, want equal scores of 2 nodes", plain)
+	for range 5 {
+		try("too-many-0", "too-many-1", "too-many-2")
 	}
-	check.Equal(t, "record of a pod of a group", plain, record(true))
+	for i, state := range try("p-0", "p-1", "p-2") {
+		if i == 2 {
+			clock.Step(time.Minute) // the rate allows a record again, but the nodes were not scored
+		}
+		pod := podNamed(fmt.Sprintf("p-%d", i))
+		f.RunReservePluginsReserve(t.Context(), binding{state}, pod, "a")
+		f.RunPostBindPlugins(t.Context(), binding{state}, pod, "a")
+	}
+	const want = `# HELP plimsoll_decision_records_total [ALPHA] Decisions to record by result: Written to an Event, Dropped because of the rate, or Failed.
+# TYPE plimsoll_decision_records_total counter
+plimsoll_decision_records_total{result="Dropped"} 1
+plimsoll_decision_records_total{result="Written"} 2
+`
+	l := &live{T: t, client: f.ClientSet().(*fake.Clientset)}
+	l.eventually("the counters", func() bool {
+		return testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_decision_records_total") == nil
+	})
+	got := map[string][]explain.RecordNode{}
+	for name, event := range l.records() {
+		got[name] = check.Value(explain.DecodeRecord(event.Annotations[explain.RecordAnnotation]))(t).Nodes
+	}
+	// Of 8 cores and 32 GiB, the first pod leaves 6 and 24, or 75 %. The second leaves 4 and 16 of a, or 50 %.
+	check.Equal(t, "nodes of the records", map[string][]explain.RecordNode{
+		"p-0": {{Name: "a", Total: 75}, {Name: "b", Total: 75}}, "p-1": {{Name: "a", Total: 50}, {Name: "b", Total: 75}},
+	}, got)
 }
 
 // TestDecisionRecord_Size measures Events as the API server stores them. Names are of their longest legal length.

@@ -7,11 +7,11 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -31,6 +31,8 @@ const (
 	// The API server accepts names of 253 bytes, and instances of 128.
 	maxPodNameBytes  = 253 - len(".0123456789abcdef")
 	maxInstanceBytes = 128
+	// dropped and failed are results.
+	dropped, failed = "Dropped", "Failed"
 )
 
 // DecisionRecord is a plugin that records decisions. It is safe for concurrent use. If the rate allows a record, Reserve runs the
@@ -41,7 +43,7 @@ type DecisionRecord struct {
 	explainers func() []explain.Explainer
 	records    *metrics.CounterVec
 	instance   string
-	limiter    flowcontrol.PassiveRateLimiter
+	limiter    *rate.Limiter
 	// events are written by one goroutine.
 	events chan *eventsv1.Event
 }
@@ -66,7 +68,7 @@ func build(ctx context.Context, args *config.DecisionRecordArgs, in descriptor.I
 	pl := &DecisionRecord{
 		handle: in.Handle, clock: in.Clock, explainers: in.Explainers, records: in.Records,
 		instance: instance[:min(len(instance), maxInstanceBytes)],
-		limiter:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(args.EventsPerSecond), int(args.Burst), in.Clock),
+		limiter:  rate.NewLimiter(rate.Limit(args.EventsPerSecond), int(args.Burst)),
 		events:   make(chan *eventsv1.Event, args.Burst),
 	}
 	go pl.write(ctx, in.Handle.ClientSet())
@@ -80,8 +82,11 @@ type feasible []fwk.NodeInfo
 
 func (f feasible) Clone() fwk.StateData { return f }
 
-// recorded is the Event to write once the pod is bound.
-type recorded struct{ event *eventsv1.Event }
+// recorded is the Event to write once the pod is bound, or the result without one.
+type recorded struct {
+	event  *eventsv1.Event
+	result string
+}
 
 func (r recorded) Clone() fwk.StateData { return r }
 
@@ -91,28 +96,40 @@ func (pl *DecisionRecord) PreScore(_ context.Context, state fwk.CycleState, _ *c
 	return nil
 }
 
-// Reserve records the decision, if the rate allows it.
+// Reserve records the decision, if the rate allows it. A pod of a group is reserved whenever its group is tried, and again to bind
+// it. Its record is of the former, when its node had the group's pods before it. Only the latter takes from the rate.
 func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	data, err := state.Read(stateKey)
-	if _, again := data.(recorded); again {
-		return nil // pods of a group are reserved to try the group, and again to bind them
+	data, _ := state.Read(stateKey)
+	r, again := data.(recorded)
+	switch {
+	case r.result == dropped:
+	case !pl.limiter.AllowN(pl.clock.Now(), 1):
+		r = recorded{result: dropped}
+	case !again:
+		nodes, _ := data.(feasible) // none if PreScore was not called
+		r = pl.record(ctx, state, pod, withoutPod(klog.FromContext(ctx), nodes, pod, node), node)
 	}
-	if err != nil {
-		data = feasible(nil) // PreScore was not called
+	if r.event == nil && !minor.IsPodGroupCycle(state) {
+		pl.count(r.result)
 	}
-	state.Delete(stateKey) // binding may take long
-	if !pl.limiter.TryAccept() {
-		pl.count("Dropped")
-		return nil
+	state.Write(stateKey, r) // without the nodes: binding may take long
+	return nil
+}
+
+// Unreserve returns to the rate what trying a group took from it. Without PostBind, nothing is written.
+func (pl *DecisionRecord) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
+	data, _ := state.Read(stateKey)
+	if r, ok := data.(recorded); ok && r.result != dropped && minor.IsPodGroupCycle(state) {
+		pl.limiter.AllowN(pl.clock.Now(), -1)
 	}
-	nodes, _ := data.(feasible)
-	nodes = withoutPod(klog.FromContext(ctx), nodes, pod, node)
+}
+
+func (pl *DecisionRecord) record(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes feasible, node string) recorded {
 	var scores []minor.NodePluginScores
 	if len(nodes) > 1 { // a batch scores the node before alone
 		var status *fwk.Status
 		if scores, status = pl.handle.RunScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
-			pl.fail(ctx, pod, status.AsError())
-			return nil
+			return failure(ctx, pod, status.AsError())
 		}
 	}
 	record := explain.NewRecord(pod.Spec.SchedulerName, node, scores, func(plugin string) []explain.Term {
@@ -120,11 +137,14 @@ func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod
 	})
 	content, note, err := record.Encode()
 	if err != nil {
-		pl.fail(ctx, pod, err)
-		return nil
+		return failure(ctx, pod, err)
 	}
-	state.Write(stateKey, recorded{pl.event(pod, note, content)})
-	return nil
+	return recorded{event: pl.event(pod, note, content)}
+}
+
+func failure(ctx context.Context, pod *corev1.Pod, err error) recorded {
+	klog.FromContext(ctx).V(4).Info("Cannot record a decision", "pod", klog.KObj(pod), "err", err)
+	return recorded{result: failed}
 }
 
 // withoutPod returns nodes as they were before the pod: a pod of a group is in the snapshot by now.
@@ -141,9 +161,6 @@ func withoutPod(logger klog.Logger, nodes feasible, pod *corev1.Pod, node string
 	nodes[i] = before
 	return nodes
 }
-
-// Unreserve does nothing: without PostBind, nothing is written.
-func (pl *DecisionRecord) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) {}
 
 func (pl *DecisionRecord) terms(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, node, plugin string,
@@ -174,15 +191,12 @@ func (pl *DecisionRecord) event(pod *corev1.Pod, note, record string) *eventsv1.
 
 // PostBind hands the record over. It never waits.
 func (pl *DecisionRecord) PostBind(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
-	data, err := state.Read(stateKey)
-	if err != nil {
-		return
-	}
-	if r, ok := data.(recorded); ok {
+	data, _ := state.Read(stateKey)
+	if r, ok := data.(recorded); ok && r.event != nil {
 		select {
 		case pl.events <- r.event:
 		default:
-			pl.count("Dropped")
+			pl.count(dropped)
 		}
 	}
 }
@@ -200,18 +214,13 @@ func (pl *DecisionRecord) write(ctx context.Context, client kubernetes.Interface
 			return
 		case event := <-pl.events:
 			if _, err := client.EventsV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-				pl.count("Failed")
+				pl.count(failed)
 				klog.FromContext(ctx).V(4).Info("Cannot record a decision", "pod", event.Regarding.Name, "err", err)
 				continue
 			}
 			pl.count("Written")
 		}
 	}
-}
-
-func (pl *DecisionRecord) fail(ctx context.Context, pod *corev1.Pod, err error) {
-	pl.count("Failed")
-	klog.FromContext(ctx).V(4).Info("Cannot record a decision", "pod", klog.KObj(pod), "err", err)
 }
 
 func (pl *DecisionRecord) count(result string) { pl.records.WithLabelValues(result).Inc() }
