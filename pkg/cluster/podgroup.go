@@ -196,7 +196,8 @@ func (g *PodGroup) String() string {
 	case t.Placed == 0:
 		return fmt.Sprintf("%s. %d of %d fit: none is placed.", name, t.Fitting, g.Waiting)
 	case t.Preempted > 0:
-		return fmt.Sprintf("%s. %d of %d fit and are placed, in place of %s.", name, t.Placed, g.Waiting, text.Count(t.Preempted, "other pod"))
+		others := text.Count(t.Preempted, "other pod")
+		return fmt.Sprintf("%s. %d of %d fit and are placed, in place of %s.", name, t.Placed, g.Waiting, others)
 	default:
 		return fmt.Sprintf("%s. %d of %d fit and are placed.", name, t.Placed, g.Waiting)
 	}

@@ -87,6 +87,13 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 			t.Errorf("the scheduler may %s", permission)
 		}
 	}
+	// With the feature gate of pod groups, the stock role has more.
+	const gate = "loadPort: 0\nextraArgs: ['--feature-gates=A=true,GenericWorkload=true']"
+	gated := permissions(one[rbacv1.ClusterRole](t, render(t, readsPrometheus+gate), "ClusterRole").Rules...)
+	check.Equal(t, "more permissions", []string{
+		"get scheduling.k8s.io/podgroups", "list scheduling.k8s.io/podgroups", "patch scheduling.k8s.io/podgroups/status",
+		"update scheduling.k8s.io/podgroups/status", "watch scheduling.k8s.io/podgroups",
+	}, sets.List(gated.Difference(got)))
 }
 
 func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {

@@ -458,8 +458,7 @@ func TestNeededPermissions(t *testing.T) {
 	cfg.LeaderElection = componentbaseconfig.LeaderElectionConfiguration{
 		LeaderElect: true, ResourceName: "plimsoll", ResourceNamespace: "plimsoll-system",
 	}
-	w := &cluster.Workload{Args: []string{"kube-scheduler", "--feature-gates=GenericWorkload=true"}}
-	f := &Facts{Configuration: &cluster.Configuration{Decoded: cfg, Workload: w}, server: cluster.Server{GitVersion: "v1.37.1"}}
+	f := &Facts{Configuration: &cluster.Configuration{Decoded: cfg}, server: cluster.Server{GitVersion: "v1.37.1"}}
 	f.sources = []*sourceFacts{{Source: cluster.Source{Route: cluster.Aggregation}}}
 	for _, r := range f.neededPermissions() {
 		if r.Purpose == "" {
