@@ -8,3 +8,8 @@ import fwk "k8s.io/kube-scheduler/framework"
 func PodGroupCycle(state fwk.CycleState) PodGroupCycleState {
 	return state.GetPodGroupSchedulingCycle()
 }
+
+// GroupOf returns the state of the cycle that places the pod group.
+func GroupOf(state PlacementCycleState) PodGroupCycleState {
+	return state.GetPodGroupSchedulingCycle()
+}

@@ -6,8 +6,3 @@ import fwk "k8s.io/kube-scheduler/framework"
 
 // PlacementCycleState is what ScorePlacement gets: from Kubernetes 1.37 on, each placement of a pod group has a state of its own.
 type PlacementCycleState = fwk.PlacementCycleState
-
-// GroupOf returns the state of the cycle that places the pod group.
-func GroupOf(state PlacementCycleState) fwk.PodGroupCycleState {
-	return state.GetPodGroupSchedulingCycle()
-}

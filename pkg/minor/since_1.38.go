@@ -10,6 +10,11 @@ import (
 // PodGroupCycle returns the state of the cycle that places the pod's group; nil for a pod without a group.
 func PodGroupCycle(state fwk.CycleState) PodGroupCycleState { return state.GetPodGroupCycleState() }
 
+// GroupOf returns the state of the cycle that places the pod group.
+func GroupOf(state PlacementCycleState) PodGroupCycleState {
+	return state.GetPodGroupCycleState()
+}
+
 // UnscheduledPods returns the pods of the group that its cycle places.
 func UnscheduledPods(group PodGroupInfo) []*corev1.Pod { return group.GetAllUnscheduledPods() }
 

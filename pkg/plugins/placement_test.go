@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -144,7 +145,7 @@ func placementScores(
 ) (scores [2]int64) {
 	t.Helper()
 	group, list := framework.NewCycleState(), make([]fwk.PlacementScore, len(placements))
-	group.SetPodGroupSchedulingCycle(group) // it stands for the states of the placements, too
+	minortest.SetPodGroupCycle(group, group) // it stands for the states of the placements, too
 	for i, assignments := range placements {
 		a := &fwk.PodGroupAssignments{Placement: &fwk.Placement{Nodes: nodes}}
 		for _, assignment := range assignments {

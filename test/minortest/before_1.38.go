@@ -2,7 +2,12 @@
 
 package minortest
 
-import "k8s.io/kubernetes/pkg/scheduler/framework"
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
 
 // SetPodGroupCycle makes the state that of a pod that a group's cycle places.
-func SetPodGroupCycle(state, cycle *framework.CycleState) { state.SetPodGroupSchedulingCycle(cycle) }
+func SetPodGroupCycle(state *framework.CycleState, cycle fwk.PodGroupCycleState) {
+	state.SetPodGroupSchedulingCycle(cycle)
+}

@@ -31,4 +31,6 @@ func FrameworkOn(snapshot *cache.Snapshot) []frameworkruntime.Option {
 }
 
 // SetPodGroupCycle makes the state that of a pod that a group's cycle places.
-func SetPodGroupCycle(state, cycle *framework.CycleState) { state.SetPodGroupCycleState(cycle) }
+func SetPodGroupCycle(state *framework.CycleState, cycle fwk.PodGroupCycleState) {
+	state.SetPodGroupCycleState(cycle)
+}

@@ -55,7 +55,7 @@ func (c *cluster) groupOf(root fwk.PodGroupCycleState) fwk.PodGroupCycleState {
 		return root
 	}
 	placement, group := framework.NewCycleState(), framework.NewCycleState()
-	placement.SetPodGroupSchedulingCycle(root)
+	minortest.SetPodGroupCycle(placement, root)
 	group.SetPlacementCycleState(placement)
 	return group
 }

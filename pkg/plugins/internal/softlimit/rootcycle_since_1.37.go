@@ -7,7 +7,7 @@ import "github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 // rootCycle returns the state that PodGroupPostFilter gets: that of the outermost composite group, or else of the group itself.
 func rootCycle(cycle minor.PodGroupCycleState) minor.PodGroupCycleState {
 	for parent := cycle.GetParentPlacementCycleState(); parent != nil; parent = cycle.GetParentPlacementCycleState() {
-		cycle = parent.GetPodGroupSchedulingCycle()
+		cycle = minor.GroupOf(parent)
 	}
 	return cycle
 }
