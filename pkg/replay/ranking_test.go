@@ -11,6 +11,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
+// Predictions that know time do not pay. Hot minutes of PredictedPeak over those of stock, days 1 to 6 of Bitbrains in a row,
+// 40 nodes, four seeds:
+//
+//	0.77        as it is
+//	0.77, 0.79  the node's largest mean of the last hour, as far as the autocorrelation of all nodes, or of the node, keeps it
+//	0.84, 0.85  the same in full, as a floor of the mean, or of the peak
+//	0.78        means of the hour of the day, which explain 3 % of a machine's variance on these days and none on the next six
+//	0.77, 0.80  excesses of at least half, or all, of the workload's largest step in some three hours
+
 // TestSynthetic_RanksPoliciesAsRealTracesDo compares with the ratios of hot minutes of three real days, each with two seeds. Synthetic is
 // made after these days. Smaller or shorter replays say too little: one large burst decides them. It takes about a minute of processor
 // time; make quality runs it.
