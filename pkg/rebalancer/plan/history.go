@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -37,6 +38,7 @@ type History struct {
 	// records are the moves that ended, oldest first.
 	records []Record
 	breaker breaker
+	heat    heat
 }
 
 // madeMove counts for the limits of an hour.
@@ -151,6 +153,45 @@ type nodeHistory struct {
 	seen  time.Time
 	// moved is when the last moved pod was on the node.
 	moved time.Time
+	// usual is the mean excess of about usualSpan, and apart what the sample at the time sampled was apart from usual.
+	usual, apart float64
+	sampled      time.Time
+}
+
+const (
+	sampleInterval = 5 * time.Minute
+	usualSpan      = time.Hour
+	// enoughPairs tell an autocorrelation. Each counts for about a day of refreshes of 30 s.
+	enoughPairs = 100
+	pairsKept   = 1 - 1./2880
+	// lasting times Refreshes above the line show that heat lasts, whatever is expected.
+	lasting = 3
+)
+
+// heat sums up over all nodes how pairs of samples a sampleInterval apart vary together, and how they vary.
+type heat struct{ covariance, variance, pairs float64 }
+
+// sample notes a node's excess at the time.
+func (h *heat) sample(of *nodeHistory, excess float64, at time.Time) {
+	if of.sampled.IsZero() {
+		of.usual, of.sampled = excess, at
+	} else if since := at.Sub(of.sampled); since >= sampleInterval {
+		apart := excess - of.usual
+		h.covariance += apart * of.apart
+		h.variance += apart * apart
+		h.pairs++
+		of.usual += apart * (1 - math.Exp(-since.Hours()/usualSpan.Hours()))
+		of.apart, of.sampled = apart, at
+	}
+}
+
+// expected is the excess to expect a sampleInterval later, by the autocorrelation. Heat that is noise passes without a move.
+func (h *heat) expected(of *nodeHistory, excess float64) float64 {
+	lasts := 1.0 // while nothing is known
+	if h.pairs >= enoughPairs && h.variance > 0 {
+		lasts = min(max(h.covariance/h.variance, 0), 1)
+	}
+	return of.usual + lasts*(excess-of.usual)
 }
 
 // Workload has a workload's last move, and the end of its bar.
@@ -160,21 +201,30 @@ type Workload struct {
 	Failures    int       `json:"failures,omitempty"`
 }
 
-// Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
+// Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once. A node whose load is
+// expected to fall so far that it cools does not become hot.
 func (h *History) Observe(nodes []LoadedNode, c *api.Configuration) {
+	h.heat.covariance *= pairsKept
+	h.heat.variance *= pairsKept
+	h.heat.pairs *= pairsKept
 	present := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		present[n.Name] = true
 		of := h.nodeOf(n.Name)
-		switch _, excess := n.Excess(); {
-		case !n.Known || excess < -c.CooledPercent/100:
+		_, excess := n.Excess()
+		if n.Known {
+			h.heat.sample(of, excess, n.End)
+		}
+		switch cooled := -c.CooledPercent / 100; {
+		case !n.Known || excess < cooled:
 			of.above, of.hot = 0, false
 		case excess > 0:
 			if n.End.After(of.seen) {
 				of.above++
 			}
-			of.hot = of.hot || of.above >= c.Refreshes
+			lasts := of.above >= lasting*c.Refreshes || h.heat.expected(of, excess) > cooled
+			of.hot = of.hot || of.above >= c.Refreshes && lasts
 		default: // above what cools a node, but not above the line
 			of.above = 0
 		}

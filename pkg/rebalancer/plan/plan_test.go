@@ -979,6 +979,29 @@ func TestHistory_Observe(t *testing.T) {
 	}
 }
 
+// A node at 60 % is at 90 % five minutes later, 30 points apart from usual, which moves up by 0.08 of that to 62.4 %. Then it is apart
+// by -12.4 or 27.6 points. At -12.4 points the autocorrelation is negative, and the usual 61.4 % is expected. At 27.6 points it is
+// 30·27.6 / (30² + 27.6²) = 0.50, and 64.6 + 0.50·25.4 = 77.2 % are expected, which is not below 75 %.
+func TestHistory_Observe_Heat(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		third float64
+		hot   bool
+	}{{"heat that passes", 0.5, false}, {"heat that lasts", 0.9, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, c := &History{heat: heat{pairs: 101}}, api.Default()
+			c.Refreshes = 3
+			for i, cpu := range []float64{0.6, 0.9, tc.third, 0.9, 0.9, 0.9} {
+				end := now.Add(time.Duration(min(i, 2))*sampleInterval + time.Duration(i)*time.Second)
+				h.Observe([]LoadedNode{{
+					Name: "a", Known: true, Measured: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
+				}}, c)
+			}
+			check.Equal(t, "hot", tc.hot, h.nodes["a"].hot)
+		})
+	}
+}
+
 // Each failure doubles the bar, up to 6 hours. A success ends that.
 func TestHistory_Bars(t *testing.T) {
 	h := &History{}
