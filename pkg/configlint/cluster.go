@@ -78,10 +78,7 @@ func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Fi
 		}
 	}
 	for key, value := range pairs(node) {
-		at := strings.TrimPrefix(path+"."+key.Value, ".")
-		if key.Value == "<<" { // the merged fields are the node's own
-			at = path
-		}
+		at := strings.TrimPrefix(strings.TrimSuffix(path+"."+key.Value, ".<<"), ".") // merged fields are the node's own
 		var list []string
 		for i, item := range items(value) {
 			list = append(list, text(item))
@@ -100,10 +97,7 @@ func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Fi
 				selects(at, selector, setsOf(c.Namespaces))
 			}
 		case "nodePowerModel":
-			for key := range pairs(value) {
-				list = append(list, key.Value)
-			}
-			names(at, list, namesOf(c.Nodes))
+			names(at, keysOf(value), namesOf(c.Nodes))
 		case "include", "exclude":
 			names(at, list, namesOf(c.Namespaces))
 		case "priorityClassNames":
@@ -113,6 +107,13 @@ func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Fi
 		}
 	}
 	return findings
+}
+
+func keysOf(node *yaml.Node) (keys []string) {
+	for key := range pairs(node) {
+		keys = append(keys, key.Value)
+	}
+	return keys
 }
 
 func didYouMean(name string, names []string) string {

@@ -127,7 +127,7 @@ func overriddenFields(
 	return findings
 }
 
-// gatesOf returns the feature gates that the flags set. The flag's value is that of the whole process, so it counts only if it was set.
+// gatesOf returns the feature gates that the flags set. The value is that of the whole process, and counts only if it was set.
 func gatesOf(flags *pflag.FlagSet) map[string]bool {
 	gates := map[string]bool{}
 	if flags == nil {
@@ -144,8 +144,8 @@ func gatesOf(flags *pflag.FlagSet) map[string]bool {
 	return gates
 }
 
-// gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0: those
-// of pkg/features in k8s.io/kubernetes, apiserver and apiextensions-apiserver.
+// gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0:
+// those of pkg/features in k8s.io/kubernetes, apiserver and apiextensions-apiserver.
 const gone = `
 	AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds CRDValidationRatcheting
 	CustomResourceFieldSelectors DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout

@@ -192,8 +192,8 @@ func limitOf(requirements *corev1.ResourceRequirements, r load.Resource) float64
 	return math.Inf(1)
 }
 
-// SpecLimit sums the pod's limits, in milliCPU or bytes, as the scheduler sums requests. It does not allocate. If a container, an init
-// container included, has no limit, the sum is 0, unless the pod as a whole has one. So do component-helpers from Kubernetes 1.38 on.
+// SpecLimit sums the pod's limits, in milliCPU or bytes, as the scheduler sums requests. It does not allocate. If a container, or
+// init container, has no limit, the sum is 0, unless the pod as a whole has one. So do component-helpers from Kubernetes 1.38 on.
 func SpecLimit(pod *corev1.Pod, r load.Resource) float64 {
 	if !isLimited(&pod.Spec, r) {
 		return 0

@@ -426,7 +426,11 @@ func (s *sourceFacts) checkCapacity() []Result {
 func (s *sourceFacts) mayBeCores(q *diagnosis.QueryDiagnosis) bool {
 	i := slices.IndexFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == q.HighestNode })
 	const plausible = 1.5
-	return q.Resource == load.CPU && i >= 0 && q.Highest > plausible && q.Highest <= plausible*s.nodes[i].Status.Capacity.Cpu().AsApproximateFloat64()
+	if i < 0 || q.Resource != load.CPU {
+		return false
+	}
+	cores := s.nodes[i].Status.Capacity.Cpu().AsApproximateFloat64()
+	return q.Highest > plausible && q.Highest <= plausible*cores
 }
 
 // samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
@@ -512,7 +516,8 @@ func (s *sourceFacts) readCoverage(ctx context.Context, p *prometheus.Source) {
 		}
 		query := s.diagnosis.Queries[i].PromQL
 		if !slices.Contains(s.windows, window) { // the usage of workloads is that of their pods
-			query = strings.Join(text.Each(promql.PodFamilies(), func(f promql.PodFamily) string { return "count(" + f.Selector(load.CPU) + ")" }), " or ")
+			count := func(f promql.PodFamily) string { return "count(" + f.Selector(load.CPU) + ")" }
+			query = strings.Join(text.Each(promql.PodFamilies(), count), " or ")
 		}
 		const steps = 40
 		step := max((window / steps).Truncate(time.Second), time.Second)

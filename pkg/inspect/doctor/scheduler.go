@@ -187,12 +187,14 @@ func leaseYAML(w *cluster.Workload, suffix string) string {
 
 // adviseHolder advises to stop the process that holds the scheduler's Lease, or to choose another Lease.
 func (f *Facts) adviseHolder(w *cluster.Workload, holder, suffix string) []Advice {
-	edit := f.adviseEdit("leaderElection:\n"+leaseYAML(w, suffix), "choose a Lease that the scheduler's Role names, too:", "If both should run,")
+	edit := f.adviseEdit("leaderElection:\n"+leaseYAML(w, suffix),
+		"choose a Lease that the scheduler's Role names, too:", "If both should run,")
 	i := slices.IndexFunc(f.Pods, func(pod *corev1.Pod) bool { return pod.Name == holder })
 	if i < 0 { // a process, or a pod in its machine's network such as a control plane's scheduler
 		return append(edit, Advise("If not, stop the scheduler that runs on the machine %s.", holder)...)
 	}
-	return append(f.AdviseRun(cluster.DescribeCommand(f.Pods[i].Namespace, "Pod", holder), "Stop the other scheduler. See its pod:"), edit...)
+	see := cluster.DescribeCommand(f.Pods[i].Namespace, "Pod", holder)
+	return append(f.AdviseRun(see, "Stop the other scheduler. See its pod:"), edit...)
 }
 
 func (f *Facts) checkLeader() []Result {
@@ -745,7 +747,8 @@ func (f *Facts) checkLabels() []Result {
 				return nil
 			}
 			return Warn(f.AdviseRun(cluster.Kubectl("-n", n.Name, "rollout", "restart", "deployment"),
-				"Unless the policy excludes them, create the pods anew, such as by:"), "%s: a policy reads the label for new pods alone", message)
+				"Unless the policy excludes them, create the pods anew, such as by:"),
+				"%s: a policy reads the label for new pods alone", message)
 		case !slices.Contains(profiles, name):
 			return Fail(f.AdviseRun(cluster.Kubectl("label", "--overwrite", "namespace", n.Name, schedulerLabel+"="+profiles[0]),
 				"Name a profile, and create the pods anew:"), "%s: no profile has this name", message)

@@ -136,11 +136,13 @@ func TestChecks(t *testing.T) {
 		{"permissions that cannot be read", func(f *facts) {
 			f.permissions = permissions{user: "system:serviceaccount:ns:r", err: forbidden}
 		}, "rebalancer.permissions", doctor.Skipped, []string{"the permissions of system:serviceaccount:ns:r could not be read: forbidden"}},
-		{"a pool without nodes", func(f *facts) { f.content = "nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]\n" }, "rebalancer.names", doctor.Warning,
-			[]string{
-				"nodeThresholds[0].nodeSelector: The field selects nothing that the cluster has now: pool=gpu",
-				"In the configuration of the rebalancer plimsoll-system/plimsoll-rebalancer-1, at nodeThresholds[0].nodeSelector: correct the labels",
-			}},
+		{"a pool without nodes", func(f *facts) {
+			f.content = "nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]\n"
+			f.Named.Nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}}
+		}, "rebalancer.names", doctor.Warning, []string{
+			"nodeThresholds[0].nodeSelector: The field selects nothing that the cluster has now: pool=gpu",
+			"In the configuration of the rebalancer plimsoll-system/plimsoll-rebalancer-1, at nodeThresholds[0].nodeSelector: correct the labels",
+		}},
 		{"a misspelled namespace", func(f *facts) {
 			f.content = "namespaces: {exclude: [shop, shopp]}\n"
 			f.Named.Namespaces = []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}
