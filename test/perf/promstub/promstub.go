@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -71,9 +72,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Now != nil {
 		now = s.Now
 	}
+	evaluated := now()
+	if seconds, err := strconv.ParseFloat(r.FormValue("time"), 64); err == nil {
+		if past := time.UnixMilli(int64(1000 * seconds)); past.Before(evaluated) { // what was measured in the past changes no more
+			evaluated = past
+		}
+	}
 	at := func(t time.Time) []byte { return fmt.Appendf(nil, "%.3f", float64(t.UnixMilli())/1000) }
-	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(newestPlaceholder), at(now().Add(-s.Age)))
-	body = bytes.ReplaceAll(body, []byte(nowPlaceholder), at(now()))
+	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(newestPlaceholder), at(evaluated.Add(-s.Age)))
+	body = bytes.ReplaceAll(body, []byte(nowPlaceholder), at(evaluated))
 	w.Header().Set("Content-Type", "application/json")
 	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		_, _ = w.Write(body) // the client may have closed the connection
