@@ -259,7 +259,7 @@ func configurationFaults() []fault {
 			func(_ *testing.T, s *scene) {
 				byThreshold(s, args{"thresholds": args{"cpu": 60, "memory": 90}, "windows": args{"memory": "2h"}})
 			},
-			fix{apply: func(_ *testing.T, s *scene, _ string) { delete(s.args(), "windows") }}},
+			prose(func(_ *testing.T, s *scene) { delete(s.args(), "windows") })}, // the data of two hours take two hours
 		{"an annotation that is no threshold", "lines.annotations", doctor.Warning, `"cpu=900" is not a threshold`, "=cpu=70",
 			func(t *testing.T, s *scene) {
 				byThreshold(s, args{"thresholds": args{"cpu": 60}})

@@ -178,7 +178,7 @@ const (
 	// minHotMinutes is the sum over all runs that a comparison needs. With a lower sum, one pod makes the difference.
 	minHotMinutes = 100
 	// lastingHeat is the autocorrelation after an hour from which moves are worth it. PlanetLab's is 0.03 to 0.13, and moves take off
-	// a fifth of what placement leaves. Bitbrains' is 0.37 to 0.44, and they take off up to a half.
+	// a seventh of what placement leaves. Bitbrains' is 0.37 to 0.44, and they take off up to a half.
 	lastingHeat = 0.2
 
 	// Noise tells how far to trust a comparison.
