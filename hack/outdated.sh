@@ -20,7 +20,7 @@ for module in . test/{cluster,servers}/parts/* hack/release hack/tools/*; do
 done
 versions=$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | grep -E '^v[0-9.]+(-(beta|rc)\.[0-9]+)?$')
 releases=$(grep -v -e - <<<"$versions")
-# newest: prints the newest version of those that it reads. A pre-release is older than its release.
+# newest: reads versions, and prints the newest version. A pre-release is older than the release.
 newest() { tr -- - '~' | sort --version-sort | tail -1 | tr '~' -; }
 for file in hack/kubernetes/*/go.mod go.mod; do
 	version=$(awk '$1 == "k8s.io/kubernetes" {print $2; exit}' "$file")

@@ -106,8 +106,9 @@ type groupObject struct {
 	Status struct{ Conditions []metav1.Condition }
 }
 
-// ReadPodGroups returns the groups that pods name. Without such pods, it asks for nothing. It returns none if the API server has no
-// groups, as before Kubernetes 1.36 and without the feature gate GenericWorkload. Where it fails, minimums are unknown.
+// ReadPodGroups returns the groups that pods name. If no pod names a group, ReadPodGroups sends no request. It returns no group if
+// the API server has none, as before Kubernetes 1.36 and without the feature gate GenericWorkload. If the request fails, the
+// minimums of the groups are unknown.
 func ReadPodGroups(ctx context.Context, client kubernetes.Interface, pods []*corev1.Pod) (PodGroups, error) {
 	groups := PodGroups{}
 	for _, pod := range pods {

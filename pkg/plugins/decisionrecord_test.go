@@ -218,7 +218,7 @@ type binding struct{ fwk.CycleState }
 // IsPodGroupSchedulingCycle implements fwk.CycleState.
 func (binding) IsPodGroupSchedulingCycle() bool { return false }
 
-// A group is tried with each pod in the snapshot for those that follow. All are taken back before the pods are bound one by one.
+// The scheduler tries a group with each pod in the snapshot for the pods that follow, and takes all pods back before it binds them.
 // Records are of the nodes as they were tried. Only pods that are bound take from the rate.
 func TestDecisionRecord_Group(t *testing.T) {
 	minortest.PodGroupCycle(t) // or there are no groups

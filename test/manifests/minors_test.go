@@ -13,7 +13,7 @@ import (
 
 const repository = "ghcr.io/plimsoll-scheduler/plimsoll:0.2.0-k8s"
 
-// minors are those that a release has, the oldest first: no previews.
+// minors are the minor versions that a release has, the oldest first. A preview is in no release.
 func minors(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "hack", "kubernetes", "*", "go.mod"))

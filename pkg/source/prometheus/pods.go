@@ -402,8 +402,8 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 	return missing, nil
 }
 
-// missing returns the share of the pods without series at the end of the period, of those that ran then and still do; 1 without
-// any. All may be missing: the server need not know that time.
+// missing returns which share of the pods that ran at the end of the period, and still run, has no series there; 1 if there is no
+// such pod. All pods may lack series: the server may be younger than the period.
 func (s *PodSource) missing(ctx context.Context, p source.Period) (float64, error) {
 	then := s.running(p.End.Add(-promql.PodWindow))
 	expected := 0

@@ -78,8 +78,8 @@ func (a *groupAttempt) nodes() []string {
 	return slices.Collect(maps.Keys(a.refusals))
 }
 
-// others is the number of pods that the scheduler does not count as waiting for the limit. It counts those that the limit left
-// without a node in the first placement.
+// others is the number of pods that the scheduler does not count as waiting for the limit. The scheduler counts the pods that the
+// limit left without a node in the first placement.
 func (a *groupAttempt) others() (n int) {
 	for pod, p := range a.pods {
 		if !p.refused || p.passed && pod != a.last {

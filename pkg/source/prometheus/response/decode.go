@@ -249,7 +249,7 @@ func (e *envelope) decode(dec *jsonstream.Decoder) error {
 	})
 }
 
-// warn keeps the first warnings, and rather those that data is missing.
+// warn keeps the first warnings. A warning that data is missing replaces a harmless warning.
 func (e *envelope) warn(warning string) {
 	if len(e.warnings) == maxWarnings {
 		i := slices.IndexFunc(e.warnings, harmless.MatchString)
