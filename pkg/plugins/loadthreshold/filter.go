@@ -28,6 +28,7 @@ type filterState struct {
 	exempt    bool
 	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
 	limited [load.ResourceCount]bool
+	own     loadscore.Attempt
 	attempt *loadscore.Attempt
 }
 
@@ -56,7 +57,8 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 
 // newFilterState returns the state of the cycle, with the load as the pod sees it.
 func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
-	s := &filterState{attempt: pl.states.Attempt(state, pod)}
+	s := &filterState{}
+	s.attempt = pl.states.Attempt(state, pod, &s.own)
 	for r, model := range pl.models {
 		if peaks := pl.peaks[r]; peaks != nil {
 			s.peaks[r] = peaks.View(state).For(pod)

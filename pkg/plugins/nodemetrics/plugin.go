@@ -113,6 +113,7 @@ type cycleState struct {
 	metricsAt
 	// scales are over the candidates: PreScore sets them, or NormalizeScore where PreScore is not called.
 	scales  []scale
+	own     loadscore.Attempt
 	attempt *loadscore.Attempt
 }
 
@@ -138,9 +139,9 @@ func (pl *NodeMetrics) cycleState(state fwk.CycleState, pod *corev1.Pod) *cycleS
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s, first := pl.states.Store(state, &cycleState{
-		metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace), attempt: pl.states.Attempt(state, pod),
-	})
+	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace)}
+	s.attempt = pl.states.Attempt(state, pod, &s.own)
+	s, first := pl.states.Store(state, s)
 	if first && !s.attempt.Counted.Swap(true) {
 		pl.counters.Decision(!slices.ContainsFunc(s.columns, func(c column) bool { return c.Any() }))
 	}

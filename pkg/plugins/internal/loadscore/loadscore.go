@@ -100,6 +100,7 @@ type PreScoreState[Pod any] struct {
 	// Skip is set if no node's load is known, or the plugin is skipped for the pod. All nodes then score alike.
 	Skip bool
 
+	own     Attempt
 	attempt *Attempt
 }
 
@@ -109,7 +110,8 @@ func (x *Extensions[Pod]) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *
 		return s
 	}
 	view := x.model.View(state).For(pod)
-	s := &PreScoreState[Pod]{View: view, PodUsage: view.Estimator().Estimate(pod), attempt: x.states.Attempt(state, pod)}
+	s := &PreScoreState[Pod]{View: view, PodUsage: view.Estimator().Estimate(pod)}
+	s.attempt = x.states.Attempt(state, pod, &s.own)
 	scoring := ByLoad
 	if x.podState != nil {
 		s.Pod, scoring = x.podState(state, pod)
@@ -237,17 +239,18 @@ type Attempt struct {
 	descriptor.Fallbacks
 }
 
-// Attempt returns the attempt that the cycle is part of. Each attempt to place a group has its own pod objects.
-func (m *Memo[T]) Attempt(state fwk.CycleState, pod *corev1.Pod) *Attempt {
-	attempt := &Attempt{}
-	if minor.IsPodGroupCycle(state) {
-		key := weak.Make(pod)
-		if first, known := m.attempts.LoadOrStore(key, attempt); known {
-			return first.(*Attempt)
-		}
+// Attempt returns the attempt that the cycle is part of: the cycle's own, but for a pod of a group. Each attempt to place a group
+// has its own pod objects.
+func (m *Memo[T]) Attempt(state fwk.CycleState, pod *corev1.Pod, own *Attempt) *Attempt {
+	if !minor.IsPodGroupCycle(state) {
+		return own
+	}
+	key := weak.Make(pod)
+	attempt, known := m.attempts.LoadOrStore(key, &Attempt{})
+	if !known {
 		runtime.AddCleanup(pod, func(key weak.Pointer[corev1.Pod]) { m.attempts.Delete(key) }, key)
 	}
-	return attempt
+	return attempt.(*Attempt)
 }
 
 // NewMemo returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.
