@@ -139,7 +139,6 @@ func Selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// HasPowerModels implements PowerModels.
 func (a *PeaksArgs) HasPowerModels() bool { return len(a.NodePowerModel)+len(a.NodePowerModels) > 0 }
 
 // AddDefaultPowerModel adds a power model for all nodes without another.

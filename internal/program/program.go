@@ -26,10 +26,8 @@ func Version(linked string) string {
 // Registry is the registry of metrics behind the program's own /metrics.
 type Registry struct{}
 
-// MustRegister implements refresh.Registry.
 func (Registry) MustRegister(c ...metrics.Registerable) { legacyregistry.MustRegister(c...) }
 
-// CustomMustRegister implements refresh.Registry.
 func (Registry) CustomMustRegister(c ...metrics.StableCollector) {
 	legacyregistry.CustomMustRegister(c...)
 }

@@ -45,7 +45,6 @@ type Estimators interface {
 // Fixed is one Estimator for all cycles.
 type Fixed struct{ podusage.Estimator }
 
-// ForCycle implements Estimators.
 func (f Fixed) ForCycle(fwk.CycleState) podusage.Estimator { return f.Estimator }
 
 // NewModel returns a model of the load in the snapshots. It lives as long as their publisher.

@@ -475,7 +475,6 @@ type Breakdown struct {
 	Peak []Part `json:"peakParts,omitempty"`
 }
 
-// Explain implements Estimator.
 func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
 	x[load.CPU].Parts = e.Parts(pod, load.CPU, e.DefaultCPUMillis)
 	return x
@@ -505,7 +504,6 @@ func (e BySpec) basis(by basis, of string) string {
 	return "default: " + of + " has neither limit nor request"
 }
 
-// Explain implements Estimator.
 func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
 	requests := ByRequests{}.Estimate(pod)
 	for r, amount := range e.Estimate(pod) {

@@ -384,7 +384,6 @@ func (p *Provider) unopened(name string, err error) (unopened, error) {
 	return unopened{name, err}, nil
 }
 
-// Name implements source.Source and source.PodSource.
 func (u unopened) Name() string { return u.name }
 
 func (u unopened) Fetch(context.Context, source.Request) (source.Batch, error) {

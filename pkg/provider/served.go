@@ -412,7 +412,6 @@ func NewHandler(p *Provider, version string) *Handler {
 	return &Handler{provider: p, version: version, turn: make(chan struct{}, 1), waiting: make(chan struct{}, maxWaiting)}
 }
 
-// ServeHTTP implements http.Handler.
 func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != ServedPath || r.Method != http.MethodGet {
 		http.NotFound(w, r)

@@ -156,7 +156,6 @@ func (m *Metrics) panicked(ctx context.Context, label string, recovered any, err
 	return failed
 }
 
-// DescribeWithStability implements metrics.StableCollector.
 func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.age
 	ch <- m.nodes
@@ -164,7 +163,6 @@ func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.learnedAt
 }
 
-// CollectWithStability implements metrics.StableCollector.
 func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -161,7 +161,6 @@ func (noServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s %s: a simulation has no API server", r.Method, r.URL.Path)
 }
 
-// Activate implements minor.PodActivator.
 func (s *Scheduler) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	if s.activated != nil {
 		s.activated(pods)

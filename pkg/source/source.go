@@ -184,10 +184,8 @@ type Cluster struct {
 	KubeConfig *rest.Config
 }
 
-// HasSynced implements refresh.Nodes.
 func (c Cluster) HasSynced() bool { return c.NodesSynced() }
 
-// Names implements refresh.Nodes.
 func (c Cluster) Names() []string {
 	nodes, _ := c.Nodes.List(labels.Everything()) // the lister of a cache returns no error
 	names := make([]string, len(nodes))

@@ -69,7 +69,6 @@ func (m *Model) Config() Config { return m.config }
 // Load is the model of the means, which estimates pods by their predictions.
 func (m *Model) Load() *estimate.Model { return m.load }
 
-// ForCycle implements estimate.Estimators.
 func (m *Model) ForCycle(state fwk.CycleState) podusage.Estimator {
 	return m.predictionBy(m.config.Statistics.forCycle(state))
 }

@@ -62,7 +62,6 @@ type podSums struct {
 // seenBy returns the sums as a pod of the namespace sees them.
 func (s *podSums) seenBy(namespace string) *NodeSums { return s.viewed.For(namespace, &s.all) }
 
-// Derive implements estimate.Deriver.
 func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool) {
 	if !f.SameEstimator {
 		earlier = nil

@@ -91,5 +91,4 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// JSONKind implements output.Result.
 func (*Report) JSONKind() string { return "Diagnosis" }

@@ -149,11 +149,8 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connect
 	})
 }
 
-// JSONKind implements output.Result.
 func (*Explanation) JSONKind() string { return "Explanation" }
 
-// JSONKind implements output.Result.
 func (*NamespaceExplanation) JSONKind() string { return "NamespaceExplanation" }
 
-// JSONKind implements output.Result.
 func (*LastDecision) JSONKind() string { return "LastDecision" }

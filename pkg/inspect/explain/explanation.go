@@ -47,7 +47,6 @@ type Explanation struct {
 	Notes          []string `json:"notes"`
 }
 
-// Fits implements Result.
 func (r *Explanation) Fits() bool {
 	g := r.Group
 	unplaced := g.Incomplete() || g != nil && g.Trial != nil && g.Trial.Placed == 0

@@ -89,10 +89,8 @@ func newestRecord(events []corev1.Event, pod *corev1.Pod, now time.Time) (last *
 	return last
 }
 
-// Fits implements Result.
 func (r *LastDecision) Fits() bool { return true }
 
-// Print implements Result.
 func (r *LastDecision) Print(p *terminal.Printer) {
 	p.Printf("Pod %s/%s, placed on %s at %s (%s ago) by profile %s\n\n", r.Namespace, r.Name, r.Record.Node,
 		r.Time.UTC().Format(time.RFC3339), duration.HumanDuration(time.Duration(r.AgeSeconds)*time.Second), r.Record.Profile)

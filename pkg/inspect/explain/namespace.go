@@ -37,7 +37,6 @@ type PodDecision struct {
 	Placement *Placement `json:"placement,omitempty"`
 }
 
-// Fits implements Result.
 func (r *NamespaceExplanation) Fits() bool {
 	return !slices.ContainsFunc(r.Pods, func(d PodDecision) bool { return len(d.Decision.Nodes) == 0 })
 }

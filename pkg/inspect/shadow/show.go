@@ -87,7 +87,6 @@ func (o *shadowOptions) run(cmd *cobra.Command, _ []string) error {
 	return o.output.Print(cmd, report, report.Print)
 }
 
-// JSONKind implements output.Result.
 func (*Report) JSONKind() string { return "Shadow" }
 
 const (

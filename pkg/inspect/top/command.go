@@ -193,10 +193,8 @@ func (o *topOptions) print(
 	return nil
 }
 
-// JSONKind implements output.Result.
 func (*Nodes) JSONKind() string { return "NodeLoads" }
 
-// JSONKind implements output.Result.
 func (*Pods) JSONKind() string { return "PodLoads" }
 
 // NodeNames returns the names for the output format name.

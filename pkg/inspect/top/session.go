@@ -259,7 +259,6 @@ func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
 	return s.PodsOf(ctx, []string{node}, "")
 }
 
-// PodsOf is Reader.Pods.
 func (s *Session) PodsOf(ctx context.Context, nodes []string, namespace string) (*Pods, error) {
 	pods, err := s.reader.Pods(ctx, nodes, namespace)
 	if err != nil {

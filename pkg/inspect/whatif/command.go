@@ -146,7 +146,6 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	return output.ErrProblems
 }
 
-// JSONKind implements output.Result.
 func (*Report) JSONKind() string { return "WhatIf" }
 
 // NodeNames returns the names for the output format name.

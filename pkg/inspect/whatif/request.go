@@ -220,7 +220,6 @@ var _ clock.WithTicker = &Clock{}
 // Stop makes all later calls of Now return the present time.
 func (c *Clock) Stop() { c.stopped.Store(new(c.RealClock.Now())) }
 
-// Now implements clock.PassiveClock.
 func (c *Clock) Now() time.Time {
 	if at := c.stopped.Load(); at != nil {
 		return *at
@@ -228,5 +227,4 @@ func (c *Clock) Now() time.Time {
 	return c.RealClock.Now()
 }
 
-// Since implements clock.PassiveClock.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -75,7 +75,6 @@ func build(ctx context.Context, args *config.DecisionRecordArgs, in descriptor.I
 	return pl, nil
 }
 
-// Name returns the name of the plugin.
 func (pl *DecisionRecord) Name() string { return Name }
 
 type feasible []fwk.NodeInfo

@@ -33,7 +33,6 @@ func (s *filterState) Clone() fwk.StateData {
 	return &copied
 }
 
-// PreFilter implements minor.PreFilterPlugin.
 func (pl *IncrementalInterPodAffinity) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
@@ -94,10 +93,8 @@ func (pl *IncrementalInterPodAffinity) newFilterState(info *framework.PodInfo) *
 	return s
 }
 
-// PreFilterExtensions implements minor.PreFilterPlugin.
 func (pl *IncrementalInterPodAffinity) PreFilterExtensions() minor.PreFilterExtensions { return pl }
 
-// AddPod implements minor.PreFilterExtensions.
 func (pl *IncrementalInterPodAffinity) AddPod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
@@ -108,7 +105,6 @@ func (pl *IncrementalInterPodAffinity) AddPod(
 	return pl.InterPodAffinity.AddPod(ctx, state, pod, added, node)
 }
 
-// RemovePod implements minor.PreFilterExtensions.
 func (pl *IncrementalInterPodAffinity) RemovePod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
@@ -146,7 +142,6 @@ func filterStateOf(state fwk.CycleState) *filterState {
 	return nil
 }
 
-// Filter implements minor.FilterPlugin.
 func (pl *IncrementalInterPodAffinity) Filter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {

@@ -115,7 +115,6 @@ func New(
 	}, nil
 }
 
-// Name returns the name of the plugin.
 func (pl *IncrementalInterPodAffinity) Name() string { return Name }
 
 // isAlone reports whether neither the pod nor any pod of the listed nodes has terms, so that the index need not be up to date.

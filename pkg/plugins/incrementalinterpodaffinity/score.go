@@ -18,10 +18,8 @@ const scoreKey = "PreScore" + Name
 // scoreState is what PreScore finds out for Score: the weights of pods.
 type scoreState struct{ weights counts }
 
-// Clone implements fwk.StateData.
 func (s *scoreState) Clone() fwk.StateData { return s }
 
-// PreScore implements minor.PreScorePlugin.
 func (pl *IncrementalInterPodAffinity) PreScore(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) *fwk.Status {
@@ -119,7 +117,6 @@ func (pl *IncrementalInterPodAffinity) Score(
 	return score, nil
 }
 
-// ScoreExtensions implements minor.ScorePlugin.
 func (pl *IncrementalInterPodAffinity) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore implements minor.ScoreExtensions: the lowest score becomes 0, and the highest the maximum.

@@ -47,7 +47,6 @@ type spread struct {
 	self int
 }
 
-// PreFilter implements minor.PreFilterPlugin.
 func (pl *IncrementalPodTopologySpread) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
@@ -137,10 +136,8 @@ func (s *spread) isChanged(value string) bool {
 
 func (s *spread) count(value string) int { return s.counts[value] + s.changed[value] }
 
-// PreFilterExtensions implements minor.PreFilterPlugin.
 func (pl *IncrementalPodTopologySpread) PreFilterExtensions() minor.PreFilterExtensions { return pl }
 
-// AddPod implements minor.PreFilterExtensions.
 func (pl *IncrementalPodTopologySpread) AddPod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
@@ -150,7 +147,6 @@ func (pl *IncrementalPodTopologySpread) AddPod(
 	return pl.PodTopologySpread.AddPod(ctx, state, pod, added, node)
 }
 
-// RemovePod implements minor.PreFilterExtensions.
 func (pl *IncrementalPodTopologySpread) RemovePod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {

@@ -126,7 +126,6 @@ func New(
 	return pl, nil
 }
 
-// Name returns the name of the plugin.
 func (pl *IncrementalPodTopologySpread) Name() string { return Name }
 
 // counts updates the index, and reports whether it counts for the pod.

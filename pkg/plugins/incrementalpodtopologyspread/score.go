@@ -37,10 +37,8 @@ type scoreState struct {
 
 const absent = -1
 
-// Clone implements fwk.StateData.
 func (s *scoreState) Clone() fwk.StateData { return s }
 
-// PreScore implements minor.PreScorePlugin.
 func (pl *IncrementalPodTopologySpread) PreScore(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) *fwk.Status {
@@ -204,7 +202,6 @@ func countPods(node fwk.NodeInfo, selector labels.Selector, namespace string) (c
 	return count
 }
 
-// ScoreExtensions implements minor.ScorePlugin.
 func (pl *IncrementalPodTopologySpread) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore implements minor.ScoreExtensions: the node with the lowest score gets the highest.

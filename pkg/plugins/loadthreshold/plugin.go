@@ -140,7 +140,6 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 	return r
 }
 
-// Name returns the name of the plugin.
 func (pl *LoadThreshold) Name() string { return Name }
 
 // SignPod signs the pod's usage by requests or, with predicted peaks, the predictor's key. It adds namespace and exemption. See

@@ -148,7 +148,6 @@ func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *c
 	return terms
 }
 
-// Reader implements explain.LoadReader.
 func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 
 // LoadLine implements explain.LoadReader. A node is above its line if a pod of another namespace that uses nothing would be

@@ -91,7 +91,6 @@ type Terms struct {
 // Score falls from 100 to 0 with the higher risk of both resources.
 func (t Terms) Score() float64 { return 100 * (1 - max(t.Risk(load.CPU), t.Risk(load.Memory))) }
 
-// List implements explain.Terms.
 func (t Terms) List() (terms []explain.Term) {
 	for r := range load.ResourceCount {
 		terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Allocatable)...)

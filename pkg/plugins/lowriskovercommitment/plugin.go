@@ -162,7 +162,6 @@ func (t *Terms) LoadRisk(r load.Resource) float64 {
 	return t.loadRisk[r]
 }
 
-// List implements explain.Terms.
 func (t *Terms) List() (terms []explain.Term) {
 	for r := range load.ResourceCount {
 		percent := func(name string, fraction float64) {

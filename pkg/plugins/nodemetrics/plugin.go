@@ -105,7 +105,6 @@ func reads(args *config.NodeMetricsArgs) reading.Request {
 	return r
 }
 
-// Name returns the name of the plugin.
 func (pl *NodeMetrics) Name() string { return Name }
 
 // cycleState is shared by all nodes of one scheduling cycle.

@@ -139,7 +139,6 @@ func (t *Terms) Peak() float64 {
 // Score is the score of the peak, in [0, 100].
 func (t *Terms) Score() float64 { return Score(t.Strategy, 100*t.Peak(), t.TargetPercent) }
 
-// List implements explain.Terms.
 func (t *Terms) List() (terms []explain.Term) {
 	for r := range load.ResourceCount {
 		terms = append(terms, explain.Peak(r, &t.Resources[r], t.Largest[r])...)

@@ -43,7 +43,6 @@ func Describe() descriptor.Descriptor {
 	})
 }
 
-// Name returns the name of the plugin.
 func (pl *RequestBounds) Name() string { return Name }
 
 // PreFilter rejects the pod if its requests are beyond a bound.

@@ -148,7 +148,6 @@ func normalizeOverfull(scores minor.NodeScoreList) {
 	}
 }
 
-// List implements explain.Terms.
 func (t Terms) List() []explain.Term {
 	return append(explain.Resource(load.CPU, &t.CPU, t.PodCPUMillis, t.CPU.Base),
 		explain.Term{Name: "cpu utilization", Value: t.UtilizationPercent(), Unit: "%"},

@@ -99,13 +99,11 @@ type Prediction struct {
 	Statistics *Statistics
 }
 
-// Estimate implements podusage.Estimator.
 func (p *Prediction) Estimate(pod *corev1.Pod) podusage.Amounts {
 	usages := p.Incoming(pod)
 	return usages.Means()
 }
 
-// PendingUsage implements podusage.Estimator.
 func (p *Prediction) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Amounts) {
 	u := p.OnNode(pod)
 	return u.Starting.Means(), u.Starting.Beyond(&u.Foreign)
@@ -121,7 +119,6 @@ func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
 	return u.Starting
 }
 
-// Explain implements podusage.Estimator.
 func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Breakdown) {
 	p.predict(pod, pod, p.history(pod), podusage.Amounts{}, math.Inf(1), &x)
 	return x

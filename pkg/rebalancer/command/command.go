@@ -53,5 +53,4 @@ func AddFileTo(flags *pflag.FlagSet, file *string) {
 	flags.StringVar(file, "rebalancer-config", "", "file with a RebalancerConfiguration (default: its default values)")
 }
 
-// JSONKind implements output.Result.
 func (*Report) JSONKind() string { return "RebalancePlan" }

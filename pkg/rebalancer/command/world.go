@@ -102,7 +102,6 @@ func (w *World) Interval() time.Duration {
 	return max(shortest, time.Second)
 }
 
-// Cluster implements plan.World.
 func (w *World) Cluster(context.Context) (plan.Cluster, error) {
 	err := w.follower.Apply(w.cluster.Scheduler)
 	w.cluster.Now = w.clock.Now()
@@ -120,7 +119,6 @@ func setUnplaced[T any](c *plan.Cluster, objects []T) {
 	}
 }
 
-// Pods implements plan.World.
 func (w *World) Pods(namespace string) ([]*corev1.Pod, error) {
 	objects, err := w.followed.InformerFor(&corev1.Pod{}, nil).GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	pods := make([]*corev1.Pod, 0, len(objects))
@@ -130,5 +128,4 @@ func (w *World) Pods(namespace string) ([]*corev1.Pod, error) {
 	return pods, err
 }
 
-// SchedulerDown implements plan.World.
 func (w *World) SchedulerDown(ctx context.Context) (string, error) { return w.lease.Down(ctx) }

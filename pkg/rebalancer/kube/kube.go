@@ -32,7 +32,6 @@ type Evictor struct{ Client kubernetes.Interface }
 
 var _ plan.Evictor = Evictor{}
 
-// Pod implements plan.Evictor.
 func (e Evictor) Pod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -43,7 +42,6 @@ func (e Evictor) Pod(ctx context.Context, name types.NamespacedName) (*corev1.Po
 	return pod, err
 }
 
-// Evict implements plan.Evictor.
 func (e Evictor) Evict(ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (refusal string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -97,7 +95,6 @@ type Store struct {
 
 var _ plan.Store = &Store{}
 
-// Load implements plan.Store.
 func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -199,10 +196,8 @@ type NoStore struct{}
 
 var _ plan.Store = NoStore{}
 
-// Load implements plan.Store.
 func (NoStore) Load(context.Context) (state []byte, paused bool, err error) { return nil, false, nil }
 
-// Save implements plan.Store.
 func (NoStore) Save(context.Context, []byte) error { return nil }
 
 // Lease is the scheduler's.

@@ -103,10 +103,8 @@ type Owner struct{ Kind, Name string }
 
 func (o Owner) String() string { return o.Kind + " " + o.Name }
 
-// MarshalText implements encoding.TextMarshaler.
 func (o Owner) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (o *Owner) UnmarshalText(text []byte) error {
 	o.Kind, o.Name, _ = strings.Cut(string(text), " ")
 	return nil

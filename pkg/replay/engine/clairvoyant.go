@@ -25,7 +25,6 @@ func (e *engine) newClairvoyant(context.Context, runtime.Object, minor.Handle) (
 	return clairvoyant{e}, nil
 }
 
-// Name returns the name of the plugin.
 func (clairvoyant) Name() string { return clairvoyantName }
 
 func (clairvoyant) ScoreExtensions() minor.ScoreExtensions { return nil }

@@ -19,7 +19,6 @@ type Result struct {
 	Reports []*Report `json:"reports"`
 }
 
-// JSONKind implements output.Result.
 func (*Result) JSONKind() string { return "Replay" }
 
 // Report holds the figures of several policies on the same pods.

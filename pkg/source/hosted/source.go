@@ -71,7 +71,6 @@ func New(
 	}, nil
 }
 
-// Name implements source.Source.
 func (s *Source) Name() string { return s.Service }
 
 // Close ends the idle connections. The Source may be used again afterwards.

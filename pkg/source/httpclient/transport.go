@@ -66,7 +66,6 @@ type signer struct {
 	signing http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	signing, err := s.find(req.Context())
 	if err != nil {

@@ -49,7 +49,6 @@ func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 	return &Source{client: client, nodes: nodes}, nil
 }
 
-// Name implements source.Source.
 func (s *Source) Name() string { return "load-watcher" }
 
 // Close closes idle connections. The source can still be used.

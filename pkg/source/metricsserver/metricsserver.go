@@ -65,7 +65,6 @@ func newClient(cfg *rest.Config) (rest.Interface, error) {
 	return client.RESTClient(), nil
 }
 
-// Name implements source.Source.
 func (s *Source) Name() string { return "KubernetesMetricsServer" }
 
 // Fetch reads all nodes once and returns one sample per node, for the present moment, with the span that the API states of cpu.
@@ -242,7 +241,6 @@ func NewPodSource(cfg *rest.Config) (*PodSource, error) {
 	return &PodSource{client}, nil
 }
 
-// Name implements source.PodSource.
 func (s *PodSource) Name() string { return "KubernetesMetricsServer" }
 
 // FetchPods implements source.PodSource. It sends one request. A pod counts with the sum of its containers, where all of them have

@@ -73,7 +73,6 @@ func NewPodSource(cfg Config, pods corelisters.PodLister) (*PodSource, error) {
 	return &PodSource{client: client, lister: pods, rejected: source.Rejected{}}, nil
 }
 
-// Name implements source.PodSource.
 func (s *PodSource) Name() string { return "Prometheus" }
 
 // Close ends the idle connections. The PodSource may be used again afterwards.
@@ -216,10 +215,8 @@ func (s *PodSource) logLeftOut(ctx context.Context) {
 	}
 }
 
-// LeftOut implements source.BoundedPods.
 func (s *PodSource) LeftOut() string { return s.leftOut }
 
-// TakeRejected implements source.CheckedPods.
 func (s *PodSource) TakeRejected() source.Rejected {
 	taken := s.rejected
 	s.rejected = source.Rejected{}

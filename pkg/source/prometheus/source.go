@@ -100,7 +100,6 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 	return s, nil
 }
 
-// Name implements source.Source.
 func (s *Source) Name() string { return "Prometheus" }
 
 // Close ends the idle connections. The Source may be used again afterwards.

@@ -58,10 +58,8 @@ func New[Pod any](plugin string, in descriptor.Inputs, missingLoad config.Missin
 	}
 }
 
-// Name returns the name of the plugin.
 func (x *Extensions[Pod]) Name() string { return x.plugin }
 
-// Reader implements explain.LoadReader.
 func (x *Extensions[Pod]) Reader() *reading.Reader { return x.reader }
 
 // LoadLine implements explain.LoadReader for a plugin without a line.

@@ -95,7 +95,6 @@ func cycleOf(group fwk.PodGroupCycleState, info fwk.PodGroupInfo) (fwk.CycleStat
 // groupCycle marks a group's cycle like those of its pods: estimates of hypothetical nodes must not be cached.
 type groupCycle struct{ fwk.CycleState }
 
-// IsPodGroupSchedulingCycle implements fwk.CycleState.
 func (groupCycle) IsPodGroupSchedulingCycle() bool { return true }
 
 // placementMean is the mean score of the nodes of a placement, weighted by the group's pods. Negative scores are of overfull nodes:
