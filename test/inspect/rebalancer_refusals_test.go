@@ -49,7 +49,7 @@ func webhooks(t *testing.T) {
 	hooks := shared.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "evictions"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "evictions.plimsoll.test", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To[int32](2),
+			Name: "evictions.plimsoll.test", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To[int32](10),
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
 				URL:      ptr.To(server.URL),

@@ -75,12 +75,14 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 	}
 	must(p.CreatePods(ctx, movingPods()...))
 	scheduler := got(p.RunScheduler(ctx, movingProfile, "kube-scheduler", movingScheduler))
+	scheduler.Supervise(ctx) // it ends if the machine stalls for longer than its Lease
 	defer func() { must(scheduler.Stop()) }()
 	removeBudgets := p.createBudgets(ctx)
 	defer removeBudgets()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	rebalancer := p.startRebalancer(ctx)
+	rebalancer.Supervise(ctx)
 	defer func() { must(rebalancer.Stop()) }()
 	replacement := movingPod("", "cart", "", "1600m")
 	go p.Replicate(ctx, 2, replacement)
