@@ -68,7 +68,10 @@ func unusedArguments(
 			unused := !Builds(p.of, name)
 			if k := slices.IndexFunc(plugins, func(plugin Plugin) bool { return plugin.Name == name }); k >= 0 && !unused {
 				advice = "enable the plugin at score, too, or remove its arguments"
-				unused = plugins[k].ScoresByLoad && p.weight(name) == 0 && !plugins[k].Limits(ArgsOf(p.of, name)).Filters
+				none, beside := kubeschedulerconfig.PluginSet{}, *p.plugins // such as placementScore, which Kubernetes 1.35 does not have
+				beside.PreFilter, beside.Filter, beside.PostFilter, beside.PreScore, beside.Score = none, none, none, none, none
+				unused = plugins[k].ScoresByLoad && p.weight(name) == 0 && !plugins[k].Limits(ArgsOf(p.of, name)).Filters &&
+					!slices.Contains(beside.Names(), name)
 			}
 			if unused && slices.Contains(knownPlugins(), name) {
 				findings = append(findings, finding.Finding{

@@ -1,8 +1,10 @@
 package configlint_test
 
 import (
+	"reflect"
 	"testing"
 
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -68,6 +70,10 @@ func TestCheck_Weights(t *testing.T) {
 		}
 	}
 	const disabled = "disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]"
+	placement := "placementScore"
+	if _, exists := reflect.TypeFor[kubeschedulerconfig.Plugins]().FieldByName("PlacementScore"); !exists { // before Kubernetes 1.36
+		placement = "permit"
+	}
 	const metrics = `  pluginConfig:
   - name: NodeMetrics
     args:
@@ -201,6 +207,8 @@ func TestCheck_Weights(t *testing.T) {
 			Code: finding.ArgumentsUnused, Field: "profiles[0].pluginConfig[0]", Line: 6, Details: []any{"name", "TargetLoadPacking"},
 			Advice: "enable the plugin at score, too, or remove its arguments",
 		}}},
+		{"arguments of a plugin that scores pod groups alone", "profiles:\n- plugins: {" + placement + ": {enabled: [{name: TargetLoadPacking}]}}\n" +
+			"  pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 50}}]\n", nil},
 		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
 			[]finding.Finding{{
 				Code: finding.MetricUnused, Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
