@@ -83,7 +83,7 @@ func start(t *testing.T, content string) error {
 func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent")
 	for args, want := range map[string][]string{
-		"targetUtilisation: 40": {`unknown field "targetUtilisation"`, "args.targetUtilisation", "did you mean targetUtilization?"},
+		"targetUtilisation: 40": {"args.targetUtilisation: there is no such field", "did you mean targetUtilization?"},
 		"targetUtilization: 0":  {"targetUtilization", "0", "1", "99"},
 		"metricProvider: {type: Prometheus, address: http://prometheus:9090, tokenFile: " + absent + "}": {"metricProvider.tokenFile", absent},
 	} {

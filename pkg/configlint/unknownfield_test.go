@@ -20,14 +20,14 @@ func TestCheck_UnknownFields(t *testing.T) {
 		want string
 	}{
 		{
-			"an argument", args("TargetLoadPacking", "{targetUtilisation: 40}"), `unknown field "targetUtilisation"; ` +
-				"line 6: profiles[0].pluginConfig[0].args.targetUtilisation: there is no such field: did you mean targetUtilization?",
+			"an argument", args("TargetLoadPacking", "{targetUtilisation: 40}"),
+			"line 6: profiles[0].pluginConfig[0].args.targetUtilisation: there is no such field: did you mean targetUtilization?",
 		},
 		{"an argument in another case", args("Peaks", "{maxage: 1m}"), "line 6: profiles[0].pluginConfig[0].args.maxage: there is no such field: did you mean maxAge?"},
 		{
 			"a field of the source, and one of its queries", args("LoadThreshold", "{metricProvider: {addrss: a, queries: {memry: b}}}"),
-			"line 6: profiles[0].pluginConfig[0].args.metricProvider.addrss: there is no such field: did you mean address?; " +
-				"line 6: profiles[0].pluginConfig[0].args.metricProvider.queries.memry: there is no such field: did you mean memory?",
+			"[line 6: profiles[0].pluginConfig[0].args.metricProvider.addrss: there is no such field: did you mean address?, " +
+				"line 6: profiles[0].pluginConfig[0].args.metricProvider.queries.memry: there is no such field: did you mean memory?]",
 		},
 		{
 			"a field of an element of a list", args("NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 2}]}"),
@@ -72,50 +72,50 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
 		{
 			"a quantity", args("TargetLoadPacking", "window: 5m\n      defaultRequests: {cpu: '1 core'}"),
-			"line 8: " + path + `defaultRequests.cpu: Invalid value: "1 core": must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi`,
+			"line 8: " + path + `defaultRequests: want v1.ResourceList: "cpu": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
 		},
 		{
 			"a quantity that takes forever", args("TargetLoadPacking", "window: 5m\n      defaultRequests: {cpu: '1e-99999999'}"),
-			"line 8: " + path + `defaultRequests.cpu: Invalid value: "1e-99999999": must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi`,
+			"line 8: " + path + `defaultRequests: want v1.ResourceList: "cpu": "1e-99999999" is no quantity: it must have at most 64 characters, and an exponent of at most 3 digits`,
 		},
 		{
 			"a duration", args("TargetLoadPacking", "window: 5 minutes"),
-			"line 7: " + path + `window: Invalid value: "5 minutes": must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m`,
+			"line 7: " + path + `window: want a duration such as 5m: time: unknown unit " minutes" in duration "5 minutes"`,
 		},
 		{
 			"a duration without a unit", args("TargetLoadPacking", "metricProvider: {timeout: 5}"),
-			"line 7: " + path + `metricProvider.timeout: Invalid value: "5": must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m`,
+			"line 7: " + path + `metricProvider.timeout: want a duration such as 5m: json: cannot unmarshal number into Go value of type string`,
 		},
 		{
 			"a whole number", args("TargetLoadPacking", "targetUtilization: forty"),
-			"line 7: " + path + `targetUtilization: Invalid value: "forty": must be a whole number, without quotes`,
+			"line 7: " + path + `targetUtilization: want int64: json: cannot unmarshal string into Go value of type int64`,
 		},
-		{"a number", args("Peaks", "nodePowerModel: {n1: {k0: many}}"), "line 7: " + path + `nodePowerModel.n1.k0: Invalid value: "many": must be a number, without quotes`},
+		{"a number", args("Peaks", "nodePowerModel: {n1: {k0: many}}"), "line 7: " + path + `nodePowerModel.n1.k0: want float64: json: cannot unmarshal string into Go value of type float64`},
 		{
 			"a truth value", args("LoadThreshold", "ignoreDaemonSets: 'true'"),
-			"line 7: " + path + `ignoreDaemonSets: Invalid value: "true": must be true or false, without quotes`,
+			"line 7: " + path + `ignoreDaemonSets: want bool: json: cannot unmarshal string into Go value of type bool`,
 		},
 		{
 			"a string, which may be secret", args("Peaks", "metricProvider: {token: 123456}"),
-			"line 7: " + path + "metricProvider.token: Invalid value: must be a string: write it in quotes",
+			"line 7: " + path + "metricProvider.token: want config.Secret: json: cannot unmarshal number into Go value of type config.Secret",
 		},
-		{"a list", args("NodeMetrics", "metrics: {name: m}"), "line 7: " + path + "metrics: Invalid value: must be a list"},
+		{"a list", args("NodeMetrics", "metrics: {name: m}"), "line 7: " + path + "metrics: want []v1.NodeMetric: json: cannot unmarshal object into Go value of type []v1.NodeMetric"},
 		{
 			"an element of a list", args("NodeMetrics", "metrics:\n      - &m {name: m}\n      - *m\n      - query"),
-			"line 10: " + path + `metrics[2]: Invalid value: "query": must be a mapping of names to values`,
+			"line 10: " + path + `metrics[2]: want v1.NodeMetric: json: cannot unmarshal string into Go value of type v1.NodeMetric`,
 		},
 		{
 			"an argument of a stock plugin", args("InterPodAffinity", "hardPodAffinityWeight: heavy"),
-			"line 7: " + path + `hardPodAffinityWeight: Invalid value: "heavy": must be a whole number, without quotes`,
+			"line 7: " + path + `hardPodAffinityWeight: want int32: json: cannot unmarshal string into Go value of type int32`,
 		},
 		{
 			"a field of the configuration", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaseDuration: long}\n",
-			`line 3: leaderElection.leaseDuration: Invalid value: "long": must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m`,
+			`line 3: leaderElection.leaseDuration: want a duration such as 5m: time: invalid duration "long"`,
 		},
 		{
 			"two values and an unknown field", args("TargetLoadPacking", "{window: &w 5 minutes, maxAge: *w, windw: 1m, missingLoad: null, metricProvider: null}"),
-			"[line 7: " + path + `window: Invalid value: "5 minutes": must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m, ` +
-				"line 7: " + path + `maxAge: Invalid value: "5 minutes": must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m, ` +
+			"[line 7: " + path + `window: want a duration such as 5m: time: unknown unit " minutes" in duration "5 minutes", ` +
+				"line 7: " + path + `maxAge: want a duration such as 5m: time: unknown unit " minutes" in duration "5 minutes", ` +
 				"line 7: " + path + "windw: there is no such field: did you mean window?]",
 		},
 	} {
