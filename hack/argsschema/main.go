@@ -57,7 +57,7 @@ func write(values, plugins string) error {
 			arguments[plugin] = slices.Sorted(maps.Keys(schema.(object)["properties"].(object)))
 		}
 	}
-	content, err = json.MarshalIndent(object{"otherPlugins": configlint.OtherPlugins(), "arguments": arguments}, "", "  ")
+	content, err = json.MarshalIndent(object{"otherPlugins": otherPlugins, "arguments": arguments}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,13 @@ func write(values, plugins string) error {
 }
 
 type object = map[string]any
+
+// otherPlugins are the plugins of sigs.k8s.io/scheduler-plugins that neither this project nor Kubernetes has.
+var otherPlugins = []string{
+	"CapacityScheduling", "Coscheduling", "CrossNodePreemption", "NetworkOverhead", "NodeResourcesAllocatable",
+	"NodeResourcesFitPlus", "NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort",
+	"ScarceResourceAvoidance", "SySched", "TopologicalSort",
+}
 
 // definitions returns a schema for each struct, by the name of its type. The one named pluginConfig is for an entry of
 // pluginConfig.

@@ -63,7 +63,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 	}
 	return cfg, slices.Concat(unknownPlugins(root), unusedArguments(root, cfg, options.LoadPlugins),
 		overriddenFields(root, cfg, options.Flags), queries(root, cfg), repeatedProfiles(root, cfg),
-		weights(root, cfg, options.LoadPlugins), evictingLimits(cfg, options), removedGates(options.Flags)), nil
+		weights(root, cfg, options.LoadPlugins)), nil
 }
 
 // completeFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.

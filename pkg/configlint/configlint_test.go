@@ -1,13 +1,13 @@
 package configlint_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
@@ -26,7 +26,6 @@ func findingsOf(t *testing.T, config string, args ...string) []finding.Finding {
 	for _, name := range []string{"resource-lock", "resource-name", "resource-namespace"} {
 		flags.String("leader-elect-"+name, "default", "")
 	}
-	flags.String("feature-gates", "", "")
 	check.OK(t, flags.Parse(args))
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
 	options := plugins.LintOptions()
@@ -37,14 +36,12 @@ func findingsOf(t *testing.T, config string, args ...string) []finding.Finding {
 }
 
 func TestCheck_UnknownPlugins(t *testing.T) {
-	expect := func(code finding.Code, field string, line int, plugin, advice string, similar ...string) finding.Finding {
+	expect := func(code finding.Code, field string, line int, plugin string, similar ...string) finding.Finding {
 		return finding.Finding{
-			Code: code, Field: field, Line: line, Details: []any{"name", plugin}, Advice: advice, Similar: similar,
+			Code: code, Field: field, Line: line, Details: []any{"name", plugin}, Similar: similar,
 			Fatal: code == finding.PluginEnabled,
 		}
 	}
-	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
-		"need it, run that project's scheduler beside this one, with a schedulerName of its own"
 	for _, tt := range []struct {
 		name, config string
 		want         []finding.Finding
@@ -69,11 +66,11 @@ func TestCheck_UnknownPlugins(t *testing.T) {
   pluginConfig:
   - name: TargetLoadPaking
 `, []finding.Finding{
-			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 9, "NodeResourceFit", "", "NodeResourcesFit"),
-			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[1]", 10, "nodeResourceFits", "", "NodeResourcesFit"),
-			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[2]", 11, "NodeResourcesBalanced", "", "NodeResourcesBalancedAllocation"),
-			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[3]", 12, "Coscheduling", other),
-			expect(finding.PluginArguments, "profiles[1].pluginConfig[0]", 14, "TargetLoadPaking", "", "TargetLoadPacking"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 9, "NodeResourceFit", "NodeResourcesFit"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[1]", 10, "nodeResourceFits", "NodeResourcesFit"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[2]", 11, "NodeResourcesBalanced", "NodeResourcesBalancedAllocation"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[3]", 12, "Coscheduling"),
+			expect(finding.PluginArguments, "profiles[1].pluginConfig[0]", 14, "TargetLoadPaking", "TargetLoadPacking"),
 		}},
 		{"enabled plugins", `profiles:
 - plugins:
@@ -82,8 +79,8 @@ func TestCheck_UnknownPlugins(t *testing.T) {
       enabled:
       - name: TargetLoadPaking
 `, []finding.Finding{
-			expect(finding.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling", other),
-			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "", "TargetLoadPacking"),
+			expect(finding.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling"),
+			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "TargetLoadPacking"),
 		}},
 		{"one list for two profiles", `profiles:
 - schedulerName: one
@@ -91,8 +88,8 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 - schedulerName: two
   plugins: *both
 `, []finding.Finding{
-			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "Coscheduling", other),
-			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 5, "Coscheduling", other),
+			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "Coscheduling"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 5, "Coscheduling"),
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,22 +212,6 @@ func TestCheck_Queries(t *testing.T) {
   - name: LoadVariationRiskBalancing
     args: {metricProvider: {type: SignalFx, token: t, queries: {memory: 'sf_metric:"my.memory"'}}}
 `, nil},
-		{"queries to Datadog that miss what others have", `profiles:
-- pluginConfig:
-  - name: TargetLoadPacking
-    args: {metricProvider: {type: Datadog, token: t, applicationKey: k, clusterName: prod, queries: {cpu: "avg:my.cpu{*}", memory: "avg:my.mem{$filter} by {host}"}}}
-  - name: LoadVariationRiskBalancing
-    args: {metricProvider: {type: Datadog, token: t, applicationKey: k, queries: {cpu: "avg:my.cpu{*} by {host}"}}}
-`, []finding.Finding{
-			{
-				Code: finding.QueryUngrouped, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
-				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "group it, such as by {host}",
-			},
-			{
-				Code: finding.QueryUnfiltered, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
-				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "write $filter between the braces, such as avg:my.metric{$filter}",
-			},
-		}},
 		// rate(a[$window]) has 16 characters and is followed by a blank.
 		{"a typo behind $window", `profiles:
 - pluginConfig:
@@ -291,39 +272,6 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 	}
 }
 
-// Limits are refused beside preemption for pod groups as in Kubernetes 1.36; plugins that reject no node are not.
-func TestCheck_LimitsEvictForGroups(t *testing.T) {
-	const config = `profiles:
-- plugins:
-    multiPoint: {enabled: [{name: LoadThreshold, weight: 500}, {name: NodeMetrics, weight: 100}]}
-  pluginConfig:
-  - {name: NodeMetrics, args: {metricProvider: {type: Prometheus, address: "http://p"}, metrics: [{name: m, query: m, prefer: Lower}]}}
-`
-	for gates, want := range map[string][]finding.Finding{
-		"kube:GenericWorkload=true":               nil,
-		"WorkloadAwarePreemption=false":           nil,
-		"AllAlpha=true,WorkloadAwarePreemption=0": nil,
-		"kube:GangScheduling=true,WorkloadAwarePreemption=1": {{
-			Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
-			Details: []any{"name", "LoadThreshold", "profile", "default-scheduler", "gate", "WorkloadAwarePreemption"},
-			Advice:  "write --feature-gates=WorkloadAwarePreemption=false, or use this scheduler for Kubernetes 1.37",
-		}},
-	} {
-		check.Equal(t, gates, want, findingsOf(t, config, "--feature-gates="+gates))
-	}
-}
-
-// Before an upgrade, the gate is told of; afterwards the scheduler does not start.
-func TestCheck_RemovedGates(t *testing.T) {
-	_, known := utilfeature.DefaultMutableFeatureGate.GetAll()["InPlacePodVerticalScaling"]
-	want := []finding.Finding{{
-		Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !known, Details: []any{"gate", "InPlacePodVerticalScaling"},
-		Advice: "remove InPlacePodVerticalScaling from --feature-gates before you upgrade to Kubernetes 1.38",
-	}}
-	gates := "--feature-gates=kube:GenericWorkload=true,kube:InPlacePodVerticalScaling=true,kube:PodLevelResources=true"
-	check.Equal(t, "findings", want, findingsOf(t, "", gates))
-}
-
 func TestCheck_WithoutFlags(t *testing.T) {
 	_, findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -342,24 +290,16 @@ func TestFinding(t *testing.T) {
 }
 
 func TestCheck_OldVersion(t *testing.T) {
-	for _, tt := range []struct{ name, config, want string }{
-		{"the version of the file", `apiVersion: kubescheduler.config.k8s.io/v1beta3
-kind: KubeSchedulerConfiguration
-healthzBindAddress: 0.0.0.0:10251
-`, "line 1: apiVersion: v1beta3\n"},
-		{"JSON", `{"apiVersion": "kubescheduler.config.k8s.io/v1beta2", "kind": "KubeSchedulerConfiguration"}`, "line 1: apiVersion: v1beta2\n"},
-		{"the version of arguments", `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- pluginConfig:
-  - name: TargetLoadPacking
-    args:
-      apiVersion: kubescheduler.config.k8s.io/v1beta1
-`, "line 7: profiles[0].pluginConfig[0].args.apiVersion: v1beta1\n"},
+	const file = "apiVersion: kubescheduler.config.k8s.io/%s\nkind: KubeSchedulerConfiguration\n"
+	for content, want := range map[string]string{
+		fmt.Sprintf(file, "v1beta3") + "healthzBindAddress: 0.0.0.0:10251\n": "apiVersion: kubescheduler.config.k8s.io/v1beta3 is no longer " +
+			"supported: write kubescheduler.config.k8s.io/v1 everywhere",
+		`{"apiVersion": "kubescheduler.config.k8s.io/v1beta2", "kind": "KubeSchedulerConfiguration"}`: "v1beta2 is no longer supported",
+		fmt.Sprintf(file, "v1") + "profiles: [{pluginConfig: [{name: TargetLoadPacking, " +
+			"args: {apiVersion: kubescheduler.config.k8s.io/v1beta1, kind: TargetLoadPackingArgs}}]}]\n": ".profiles[0].pluginConfig[0]",
 	} {
-		_, _, err := configlint.Check([]byte(tt.config), plugins.LintOptions())
-		want := " is no longer supported; write kubescheduler.config.k8s.io/v1 in\n  " + tt.want + "and remove healthzBindAddress"
-		check.Error(t, err, want, "TaintToleration 3 (1)")
+		_, _, err := configlint.Check([]byte(content), plugins.LintOptions())
+		check.Error(t, err, want, "v1beta")
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/featuregate"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
@@ -29,16 +27,10 @@ func unknownPlugins(root *yaml.Node) (findings []finding.Finding) {
 			if text(name) == "" || text(name) == "*" || slices.Contains(plugins, name.Value) {
 				continue
 			}
-			f := finding.Finding{
+			findings = append(findings, finding.Finding{
 				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: []any{"name", name.Value},
-				Fatal: code == finding.PluginEnabled,
-			}
-			if slices.Contains(OtherPlugins(), name.Value) {
-				f.Advice = adviceOnOther
-			} else {
-				f.Similar = SimilarNames(name.Value, plugins)
-			}
-			findings = append(findings, f)
+				Similar: SimilarNames(name.Value, plugins), Fatal: code == finding.PluginEnabled,
+			})
 		}
 	}
 	for i, profile := range items(entry(root, "profiles")) {
@@ -82,18 +74,6 @@ func unusedArguments(
 		}
 	}
 	return findings
-}
-
-const adviceOnOther = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. " +
-	"For pods that need it, run that project's scheduler beside this one, with a schedulerName of its own"
-
-// OtherPlugins returns the plugins of sigs.k8s.io/scheduler-plugins that neither this project nor Kubernetes has.
-func OtherPlugins() []string {
-	return []string{
-		"CapacityScheduling", "Coscheduling", "CrossNodePreemption", "NetworkOverhead", "NodeResourcesAllocatable",
-		"NodeResourcesFitPlus", "NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort",
-		"ScarceResourceAvoidance", "SySched", "TopologicalSort",
-	}
 }
 
 // overriddenFields reports the fields of leaderElection that a flag sets to another value.
@@ -145,58 +125,6 @@ func gatesOf(flags *pflag.FlagSet) map[string]bool {
 		}
 	}
 	return gates
-}
-
-// gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0:
-// those of pkg/features in k8s.io/kubernetes, apiserver and apiextensions-apiserver.
-const gone = `
-	AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds CRDValidationRatcheting
-	CustomResourceFieldSelectors DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout
-	InPlacePodVerticalScaling JobManagedBy KubeletTracing MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator
-	NFTablesProxyMode NodeSwap PodGroupPreemptionPolicy PodSchedulingReadiness PreferSameTrafficDistribution
-	RecoverVolumeExpansionFailure SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
-	ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo SupplementalGroupsPolicy SystemdWatchdog WinDSR
-	WinOverlay WindowsHostNetwork`
-
-// removedGates reports gates that end a scheduler of the next minor, which does not know them.
-func removedGates(flags *pflag.FlagSet) (findings []finding.Finding) {
-	known := utilfeature.DefaultMutableFeatureGate.GetAll()
-	for _, gate := range slices.Sorted(maps.Keys(gatesOf(flags))) {
-		if slices.Contains(strings.Fields(gone), gate) {
-			_, has := known[featuregate.Feature(gate)]
-			findings = append(findings, finding.Finding{
-				Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !has, Details: []any{"gate", gate},
-				Advice: "remove " + gate + " from --feature-gates before you upgrade to Kubernetes 1.38",
-			})
-		}
-	}
-	return findings
-}
-
-// evictingLimits reports limits beside preemption for pod groups as Kubernetes 1.36 has it: no other plugin can act before it.
-func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Options) (findings []finding.Finding) {
-	const gate = "WorkloadAwarePreemption"
-	gates := gatesOf(o.Flags)
-	on, isSet := gates[gate]
-	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[gate]; known && !isSet {
-		on = gates["AllAlpha"]
-	}
-	if !on {
-		return nil
-	}
-	for i := range cfg.Profiles {
-		profile := &cfg.Profiles[i]
-		for _, plugin := range o.LoadPlugins {
-			if profile.Plugins != nil && Filters(profile, plugin.Name) && plugin.Limits(ArgsOf(profile, plugin.Name)).Filters {
-				findings = append(findings, finding.Finding{
-					Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
-					Details: []any{"name", plugin.Name, "profile", profile.SchedulerName, "gate", gate},
-					Advice:  "write --feature-gates=" + gate + "=false, or use this scheduler for Kubernetes 1.37",
-				})
-			}
-		}
-	}
-	return findings
 }
 
 // SimilarNames returns the names that begin with name, or else the names with the fewest different letters, at most three.

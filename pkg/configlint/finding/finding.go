@@ -19,16 +19,12 @@ const (
 	PluginArguments Code = "UnknownPluginArguments"
 	FieldOverridden Code = "FieldOverridden"
 	QueryInvalid    Code = "QueryInvalid"
-	QueryUngrouped  Code = "QueryUngrouped"
-	QueryUnfiltered Code = "QueryUnfiltered"
 	QueryOfAbsence  Code = "QueryOfAbsence"
 	ProfileRepeated Code = "ProfileRepeated"
 	LoadOutweighed  Code = "LoadOutweighed"
 	LimitUnweighted Code = "LimitUnweighted"
 	LimitUnfiltered Code = "LimitUnfiltered"
 	LimitNotWaived  Code = "LimitNotWaived"
-	LimitEvicts     Code = "LimitEvicts"
-	GateRemoved     Code = "GateRemoved"
 	MetricUnused    Code = "MetricUnused"
 	ArgumentsUnused Code = "ArgumentsUnused"
 	SelectsNothing  Code = "SelectsNothing"
@@ -48,16 +44,12 @@ func (c Code) String() string {
 		PluginArguments:      "The configuration has arguments for a plugin that does not exist; they have no effect",
 		FieldOverridden:      "A flag overrides the configuration",
 		QueryInvalid:         "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-		QueryUngrouped:       "The query to Datadog is not grouped by the host's tag: its series belong to no node",
-		QueryUnfiltered:      "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect",
 		QueryOfAbsence:       "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy",
 		ProfileRepeated:      "Two profiles have the same name; the scheduler does not start",
 		LoadOutweighed:       "Other plugins outweigh the plugins that score by load",
 		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
 		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
 		LimitNotWaived:       "The limit is never waived, because the plugin is not enabled at preFilter",
-		LimitEvicts:          "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
-		GateRemoved:          "Kubernetes 1.38 has removed the feature gate; a scheduler of 1.38 does not start with it",
 		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
 		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
 		StockWeight:          "The plugin replaces a stock plugin, and has another weight",

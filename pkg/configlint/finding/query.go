@@ -11,15 +11,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// CheckLoadQuery returns the findings of a query for load: errors of Prometheus' parser, or gaps of a query to Datadog. An empty
-// query has none.
+// CheckLoadQuery returns the findings of a query for load, if Prometheus answers it. An empty query has none.
 func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []Finding {
-	switch {
-	case query == "":
-		return nil
-	case provider.Type == config.Datadog:
-		return checkDatadogQuery(field, query, provider)
-	case provider.Type != config.Prometheus:
+	if query == "" || provider.Type != config.Prometheus {
 		return nil
 	}
 	// As wide as the variable, so that columns do not move.
@@ -70,22 +64,6 @@ func hasRate(node parser.Node) bool {
 		}
 	}
 	return false
-}
-
-// checkDatadogQuery returns a finding if the query is not by host, or leaves out the filter that is set.
-func checkDatadogQuery(field, query string, provider *config.MetricProviderSpec) (findings []Finding) {
-	if !strings.Contains(query, " by {") {
-		findings = append(findings, Finding{
-			Code: QueryUngrouped, Field: field, Details: []any{"query", query}, Advice: "group it, such as by {host}",
-		})
-	}
-	if !strings.Contains(query, "$filter") && provider.ClusterName+provider.HostNameSuffix != "" {
-		findings = append(findings, Finding{
-			Code: QueryUnfiltered, Field: field, Details: []any{"query", query},
-			Advice: "write $filter between the braces, such as avg:my.metric{$filter}",
-		})
-	}
-	return findings
 }
 
 // CheckQuery returns a finding if Prometheus' parser rejects promQL, the query after substitution. The query may be valid in
