@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/utils/ptr"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -40,12 +39,6 @@ func CheckCluster(content []byte, cfg *kubeschedulerconfig.KubeSchedulerConfigur
 			findings = append(findings, c.unmatched(written, path)...)
 			if args, ok := plugin.Args.(config.PowerModels); ok && args.HasPowerModels() {
 				findings = append(findings, c.unmodelled(path+".nodePowerModels", args)...)
-			}
-			if args, ok := plugin.Args.(interface{ Packs() bool }); ok && args.Packs() && p.weight(plugin.Name) > 0 {
-				found := c.unseen(cfg, i, plugin.Name)
-				if len(found) > 0 && !slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Field == found[0].Field }) {
-					findings = append(findings, found...)
-				}
 			}
 		}
 	}
@@ -149,27 +142,5 @@ func (c *Cluster) unmodelled(field string, args config.PowerModels) []finding.Fi
 		Advice:  "give them models by name in nodePowerModel, or by a label, such as",
 		YAML: "nodePowerModels:\n" +
 			"- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n",
-	}}
-}
-
-// unseen reports a cluster in which the scheduler looks at less than a quarter of the nodes for a pod. The arithmetic is that of
-// numFeasibleNodesToFind in Kubernetes' scheduler.
-func (c *Cluster) unseen(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, profile int, plugin string) []finding.Finding {
-	const fewest, lowest = 100, 5
-	all, field := int32(len(c.Nodes)), "percentageOfNodesToScore"
-	percentage := ptr.Deref(cfg.PercentageOfNodesToScore, 0)
-	if own := cfg.Profiles[profile].PercentageOfNodesToScore; own != nil {
-		percentage, field = *own, fmt.Sprintf("profiles[%d].%s", profile, field)
-	}
-	if percentage == 0 {
-		percentage = max(50-all/125, lowest)
-	}
-	seen := max(fewest, all*percentage/100)
-	if 4*seen >= all {
-		return nil
-	}
-	return []finding.Finding{{
-		Code: finding.NodesUnseen, Field: field, Details: []any{"name", plugin, "nodes", all, "seen", seen},
-		Advice: "let the scheduler look at all nodes", YAML: "percentageOfNodesToScore: 100\n",
 	}}
 }

@@ -27,16 +27,9 @@ func TestCheckCluster(t *testing.T) {
 	}
 	const lines = "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}\n  pluginConfig:\n  - name: LoadThreshold\n    args:\n      "
 	const models = "profiles:\n- plugins: {score: {enabled: [{name: Peaks}]}}\n  pluginConfig:\n  - name: Peaks\n    args:\n      "
-	const packs = "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}\n"
 	nothing := func(field string, line int, selector, advice string) []finding.Finding {
 		return []finding.Finding{{
 			Code: finding.SelectsNothing, Field: "profiles[0].pluginConfig[0].args." + field, Line: line, Details: []any{"selector", selector}, Advice: advice,
-		}}
-	}
-	unseen := func(field string, line int, nodes, seen int32) []finding.Finding {
-		return []finding.Finding{{
-			Code: finding.NodesUnseen, Field: field, Line: line, Details: []any{"name", "TargetLoadPacking", "nodes", nodes, "seen", seen},
-			Advice: "let the scheduler look at all nodes", YAML: "percentageOfNodesToScore: 100\n",
 		}}
 	}
 	const byLabels = "correct the labels, or remove the entry"
@@ -62,14 +55,6 @@ func TestCheckCluster(t *testing.T) {
 			Details: []any{"without", "n1", "nodes", "1 of 2"}, Advice: "give them models by name in nodePowerModel, or by a label, such as",
 			YAML: "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n",
 		}}},
-		// 50 - 3250/125 = 24 %, which is 780 nodes. At least 100 are looked at.
-		{"few nodes to pack", packs, 200, nil},
-		{"more nodes to pack", packs, 3250, unseen("percentageOfNodesToScore", 0, 3250, 780)},
-		{"all nodes to pack", "percentageOfNodesToScore: 100\n" + packs, 204, nil},
-		{"a small share of the nodes to pack", "percentageOfNodesToScore: 20\n" + packs, 1000, unseen("percentageOfNodesToScore", 3, 1000, 200)},
-		{"a small share of one profile", "percentageOfNodesToScore: 100\n" + packs + "  percentageOfNodesToScore: 20\n", 1000,
-			unseen("profiles[0].percentageOfNodesToScore", 6, 1000, 200)},
-		{"a plugin that spreads", "profiles:\n- plugins: {score: {enabled: [{name: LoadVariationRiskBalancing, weight: 5}]}}\n", 1000, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			content := []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + tt.config)

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
@@ -15,22 +12,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// findingsOf returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
-func findingsOf(t *testing.T, config string, args ...string) []finding.Finding {
+// findingsOf returns the findings about a configuration, whose first two lines it adds.
+func findingsOf(t *testing.T, config string) []finding.Finding {
 	t.Helper()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.Bool("leader-elect", true, "")
-	for _, name := range []string{"lease-duration", "renew-deadline", "retry-period"} {
-		flags.Duration("leader-elect-"+name, time.Second, "")
-	}
-	for _, name := range []string{"resource-lock", "resource-name", "resource-namespace"} {
-		flags.String("leader-elect-"+name, "default", "")
-	}
-	check.OK(t, flags.Parse(args))
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	options := plugins.LintOptions()
-	options.Flags = flags
-	_, findings, err := configlint.Check([]byte(content), options)
+	_, findings, err := configlint.Check([]byte(content), plugins.LintOptions())
 	check.OK(t, err)
 	return findings
 }
@@ -94,48 +80,6 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			check.Equal(t, "result", tt.want, findingsOf(t, tt.config))
-		})
-	}
-}
-
-func TestCheck_OverriddenFields(t *testing.T) {
-	overridden := func(field string, line int, configured, flag string) finding.Finding {
-		return finding.Finding{
-			Code: finding.FieldOverridden, Field: "leaderElection." + field, Line: line,
-			Details: []any{"configured", configured, "flag", flag}, Advice: "write the value of the flag " + flag + ", or remove the field",
-		}
-	}
-	for _, tt := range []struct {
-		name, config string
-		args         []string
-		want         []finding.Finding
-	}{
-		{"flags with other values", `leaderElection:
-  leaderElect: false
-  leaseDuration: 20s
-  renewDeadline: 15s
-  retryPeriod: 3s
-  resourceLock: leases
-  resourceName: ours
-  resourceNamespace: kube-system
-`, []string{
-			"--leader-elect=true", "--leader-elect-lease-duration=137s", "--leader-elect-renew-deadline=107s", "--leader-elect-retry-period=26s",
-			"--leader-elect-resource-lock=leases", "--leader-elect-resource-name=secondary-scheduler", "--leader-elect-resource-namespace=operator",
-		}, []finding.Finding{
-			overridden("leaderElect", 4, "false", "--leader-elect=true"),
-			overridden("leaseDuration", 5, "20s", "--leader-elect-lease-duration=2m17s"),
-			overridden("renewDeadline", 6, "15s", "--leader-elect-renew-deadline=1m47s"),
-			overridden("retryPeriod", 7, "3s", "--leader-elect-retry-period=26s"),
-			overridden("resourceName", 9, "ours", "--leader-elect-resource-name=secondary-scheduler"),
-			overridden("resourceNamespace", 10, "kube-system", "--leader-elect-resource-namespace=operator"),
-		}},
-		{"flags with the same values, written differently", "leaderElection: {leaderElect: true, leaseDuration: 137s}\n",
-			[]string{"--leader-elect", "--leader-elect-lease-duration=2m17s"}, nil},
-		{"flags alone", "leaderElection: {resourceName: ours}\n", []string{"--leader-elect=false"}, nil},
-		{"the file alone", "leaderElection: {leaderElect: false}\n", nil, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			check.Equal(t, "result", tt.want, findingsOf(t, tt.config, tt.args...))
 		})
 	}
 }
@@ -269,16 +213,6 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
 			}
 		})
-	}
-}
-
-func TestCheck_WithoutFlags(t *testing.T) {
-	_, findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-`), plugins.LintOptions())
-	if err != nil || len(findings) > 0 {
-		t.Errorf("got %v, %v, want neither findings nor an error", findings, err)
 	}
 }
 

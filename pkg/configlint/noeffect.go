@@ -76,40 +76,6 @@ func unusedArguments(
 	return findings
 }
 
-// overriddenFields reports the fields of leaderElection that a flag sets to another value.
-func overriddenFields(
-	root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, flags *pflag.FlagSet,
-) []finding.Finding {
-	if flags == nil {
-		return nil
-	}
-	election := cfg.LeaderElection
-	section := entry(root, "leaderElection")
-	var findings []finding.Finding
-	for _, setting := range []struct{ field, flag, value string }{
-		{"leaderElect", "leader-elect", strconv.FormatBool(election.LeaderElect)},
-		{"leaseDuration", "leader-elect-lease-duration", election.LeaseDuration.Duration.String()},
-		{"renewDeadline", "leader-elect-renew-deadline", election.RenewDeadline.Duration.String()},
-		{"retryPeriod", "leader-elect-retry-period", election.RetryPeriod.Duration.String()},
-		{"resourceLock", "leader-elect-resource-lock", election.ResourceLock},
-		{"resourceName", "leader-elect-resource-name", election.ResourceName},
-		{"resourceNamespace", "leader-elect-resource-namespace", election.ResourceNamespace},
-	} {
-		key, _ := pair(section, setting.field)
-		flag := flags.Lookup(setting.flag)
-		if key == nil || flag == nil || !flag.Changed || flag.Value.String() == setting.value {
-			continue
-		}
-		argument := fmt.Sprintf("--%s=%s", flag.Name, flag.Value)
-		findings = append(findings, finding.Finding{
-			Code: finding.FieldOverridden, Field: "leaderElection." + setting.field, Line: key.Line,
-			Details: []any{"configured", setting.value, "flag", argument},
-			Advice:  "write the value of the flag " + argument + ", or remove the field",
-		})
-	}
-	return findings
-}
-
 // gatesOf returns the feature gates that the flags set. The value is that of the whole process, and counts only if it was set.
 func gatesOf(flags *pflag.FlagSet) map[string]bool {
 	gates := map[string]bool{}

@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -19,36 +18,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
-
-// repeatedProfiles reports profiles of one name. The stock scheduler refuses them, without saying what to do.
-func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []finding.Finding {
-	var findings []finding.Finding
-	taken := sets.New[string]()
-	for i := range cfg.Profiles {
-		taken.Insert(cfg.Profiles[i].SchedulerName)
-	}
-	first := map[string]int{}
-	for i := range cfg.Profiles {
-		name := cfg.Profiles[i].SchedulerName
-		j, repeated := first[name]
-		if !repeated {
-			first[name] = i
-			continue
-		}
-		unused := name
-		for n := 2; taken.Has(unused); n++ {
-			unused = fmt.Sprintf("%s-%d", name, n)
-		}
-		taken.Insert(unused)
-		field := fmt.Sprintf("profiles[%d].schedulerName", i)
-		findings = append(findings, finding.Finding{
-			Code: finding.ProfileRepeated, Field: field, Line: lineOf(root, field),
-			Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j)},
-			Advice:  "rename the profile, or remove it", YAML: "schedulerName: " + unused + "\n", Fatal: true,
-		})
-	}
-	return findings
-}
 
 // Plugin is a plugin of this project, as far as the checks of weights and limits know it.
 type Plugin struct {

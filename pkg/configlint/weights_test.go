@@ -222,27 +222,6 @@ func TestCheck_Weights(t *testing.T) {
 	}
 }
 
-func TestCheck_RepeatedProfiles(t *testing.T) {
-	repeated := func(field string, line int, name, first, unused string) finding.Finding {
-		return finding.Finding{
-			Code: finding.ProfileRepeated, Field: field, Line: line, Details: []any{"name", name, "first", first},
-			Advice: "rename the profile, or remove it", Fatal: true, YAML: "schedulerName: " + unused + "\n",
-		}
-	}
-	got := findingsOf(t, `profiles:
-- schedulerName: one
-- schedulerName: two
-- schedulerName: one
-- schedulerName: one-2
-- schedulerName: one
-`)
-	want := []finding.Finding{
-		repeated("profiles[2].schedulerName", 6, "one", "profiles[0]", "one-3"),
-		repeated("profiles[4].schedulerName", 8, "one", "profiles[0]", "one-4"),
-	}
-	check.Equal(t, "result", want, got)
-}
-
 func TestCheck_Replacements(t *testing.T) {
 	enabled := func(weight, more string) string {
 		return "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: IncrementalPodTopologySpread" + weight + "}]" + more + "}\n"

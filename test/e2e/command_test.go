@@ -91,10 +91,6 @@ func TestCommand_WarningInLogFormat(t *testing.T) {
 			"does not exist", map[string]string{"field": "profiles[0].plugins.score.disabled[0]", "name": "NodeResourceFit"},
 		},
 		{
-			"a flag that wins", "schedulerName: a\nleaderElection: {resourceName: ours}",
-			"overrides the configuration", map[string]string{"field": "leaderElection.resourceName", "flag": "--leader-elect-resource-name=theirs"},
-		},
-		{
 			"a query that Prometheus cannot parse", `plugins: {score: {enabled: [{name: NodeMetrics}]}}
   pluginConfig:
   - name: NodeMetrics
@@ -118,7 +114,7 @@ profiles:
 - `+tt.profile+`
 `)
 			// With --write-config-to the scheduler is built, writes its configuration and exits.
-			flags := []string{"--config=" + config, "--write-config-to=" + written, "--secure-port=0", "--leader-elect-resource-name=theirs"}
+			flags := []string{"--config=" + config, "--write-config-to=" + written, "--secure-port=0"}
 			code, _, stderr := runScheduler(t, flags...)
 			if warning := regexp.MustCompile(`(?m)^W.*` + tt.message).FindString(stderr); code != 0 || warning == "" {
 				t.Errorf("the exit code is %d, and no warning says %q: %s", code, tt.message, stderr)

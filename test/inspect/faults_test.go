@@ -222,11 +222,11 @@ func configurationFaults() []fault {
 	return []fault{
 		{"requests outweigh load", "configuration.weights", doctor.Warning, "NodeResourcesBalancedAllocation 1 x 100 = 200", "at score",
 			withPlugins(args{"score": enabled(args{"name": "TargetLoadPacking"})}), ofProfile(0)},
-		{"two profiles of a name", "configuration.profiles", doctor.Error, "profiles[1].schedulerName", "rename the profile",
+		{"two profiles of a name", "configuration.decodes", doctor.Error, "profiles[1].schedulerName: Duplicate value", "Correct the fields",
 			func(_ *testing.T, s *scene) {
 				s.examined["profiles"] = append(s.examined["profiles"].([]any), maps.Clone(s.profile(0)))
 			},
-			ofProfile(1).vanishes(ownNames)},
+			prose(func(_ *testing.T, s *scene) { s.profile(1)["schedulerName"] = "two" })},
 		{"an old version", "configuration.decodes", doctor.Error, "write kubescheduler.config.k8s.io/v1", "Correct the fields",
 			func(_ *testing.T, s *scene) { s.examined["apiVersion"] = "kubescheduler.config.k8s.io/v1beta3" },
 			prose(func(_ *testing.T, s *scene) { s.examined["apiVersion"] = "kubescheduler.config.k8s.io/v1" })},

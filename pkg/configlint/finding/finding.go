@@ -17,10 +17,8 @@ const (
 	PluginEnabled   Code = "UnknownPluginEnabled"
 	PluginDisabled  Code = "UnknownPluginDisabled"
 	PluginArguments Code = "UnknownPluginArguments"
-	FieldOverridden Code = "FieldOverridden"
 	QueryInvalid    Code = "QueryInvalid"
 	QueryOfAbsence  Code = "QueryOfAbsence"
-	ProfileRepeated Code = "ProfileRepeated"
 	LoadOutweighed  Code = "LoadOutweighed"
 	LimitUnweighted Code = "LimitUnweighted"
 	LimitUnfiltered Code = "LimitUnfiltered"
@@ -29,7 +27,6 @@ const (
 	ArgumentsUnused Code = "ArgumentsUnused"
 	SelectsNothing  Code = "SelectsNothing"
 	NodesUnmodelled Code = "NodesUnmodelled"
-	NodesUnseen     Code = "NodesUnseen"
 	StockBeside     Code = "StockPluginBeside"
 	StockWeight     Code = "StockPluginWeight"
 
@@ -42,10 +39,8 @@ func (c Code) String() string {
 		PluginEnabled:        "The configuration enables a plugin that does not exist; the scheduler does not start",
 		PluginDisabled:       "The configuration disables a plugin that does not exist; the entry has no effect",
 		PluginArguments:      "The configuration has arguments for a plugin that does not exist; they have no effect",
-		FieldOverridden:      "A flag overrides the configuration",
 		QueryInvalid:         "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
 		QueryOfAbsence:       "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy",
-		ProfileRepeated:      "Two profiles have the same name; the scheduler does not start",
 		LoadOutweighed:       "Other plugins outweigh the plugins that score by load",
 		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
 		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
@@ -56,7 +51,6 @@ func (c Code) String() string {
 		MetricUnused:         "The metric has no effect: it neither scores nor rejects a node",
 		SelectsNothing:       "The field selects nothing that the cluster has now",
 		NodesUnmodelled:      "Nodes have no power model",
-		NodesUnseen:          "The scheduler looks at less than a quarter of the nodes for a pod, and cannot pack the others",
 		ArgumentsUnused:      "The arguments have no effect: the profile does not enable the plugin where it reads them",
 	}[c]
 }

@@ -225,7 +225,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"configuration.decodes":  func(s *sourceFacts) { s.Configuration.Decoded, s.Configuration.Err = nil, errors.New("invalid") },
 		"configuration.effect":   found(finding.MetricUnused),
 		"configuration.weights":  found(finding.LoadOutweighed),
-		"configuration.profiles": found(finding.ProfileRepeated),
+		"configuration.profiles": func(s *sourceFacts) { s.Configuration.Decoded.Profiles[0].SchedulerName = "default-scheduler" },
 		"configuration.runs":     func(s *sourceFacts) { s.clusterErr = errors.New("no plugin") },
 		"source.configured":      func(s *sourceFacts) { s.sources = nil },
 		"source.statistics":      learns(provider.StatisticsStatus{Label: "pods", WorkloadOutcome: refresh.WorkloadOutcome{Err: errors.New("down")}}),

@@ -68,7 +68,6 @@ func (f *Facts) Profiles() []string {
 // findingsOf returns the check with an ID, which shows findings.
 func findingsOf(id string) func(*Facts) []Result {
 	ids := map[finding.Code]string{
-		finding.ProfileRepeated: "configuration.profiles",
 		finding.LoadOutweighed:  "configuration.weights",
 		finding.LimitUnweighted: "configuration.weights",
 		finding.StockWeight:     "configuration.weights",

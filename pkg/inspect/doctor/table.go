@@ -58,7 +58,6 @@ func clusterChecks() []Check[*Facts] {
 		{"configuration.decodes", file, (*Facts).checkDecodes},
 		{"configuration.effect", file, findingsOf("configuration.effect")},
 		{"configuration.weights", file, (*Facts).checkWeights},
-		{"configuration.profiles", file, findingsOf("configuration.profiles")},
 		{"configuration.profiles", configured, (*Facts).checkStockProfile},
 		{"configuration.runs", listedToo, (*Facts).checkRuns},
 		{"source.configured", opened, (*Facts).checkConfigured},
