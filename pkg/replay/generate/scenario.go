@@ -63,7 +63,7 @@ const (
 	fillTime       = time.Hour
 	warmUp         = 3 * time.Hour
 
-	// similar is the maximum distance of similar traces in the order of means, as a share of all traces.
+	// similar is the maximum distance of similar traces in the order of means, as a share of a block.
 	similar = 0.02
 
 	// maxExcessRequest bounds requests of more than twice the mean, maxRequest all requests, in milliCPU.
@@ -113,7 +113,8 @@ func Input(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) 
 	ofDay := fnv.New64a()
 	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
 	g := &generator{
-		Input: in, machines: machines, scenario: s, rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes,
+		Input: in, machines: machines, block: len(machines) / max(t.Blocks, 1), scenario: s,
+		rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes,
 	}
 	g.generate()
 	return in, nil
@@ -124,8 +125,9 @@ type generator struct {
 	*input.Input
 	scenario Scenario
 	rand     *rand.Rand
-	// machines are the traces, sorted by mean.
+	// machines are the traces, in blocks of this size, each sorted by mean.
 	machines [][]float32
+	block    int
 	// size is the number of nodes over baseNodes.
 	size float64
 	// kinds are by workload.
@@ -223,9 +225,10 @@ func (g *generator) addWorkload() int {
 	return w
 }
 
+// similar returns a machine of the same block: one of another block would show a workload's pods the values of other days.
 func (g *generator) similar(machine int) int {
-	reach := max(int(similar*float64(len(g.machines))), 1)
-	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
+	reach, first := max(int(similar*float64(g.block)), 1), machine/g.block*g.block
+	return min(max(machine+g.rand.IntN(2*reach+1)-reach, first), first+g.block-1)
 }
 
 func (g *generator) lifetime() time.Duration {
@@ -345,6 +348,8 @@ type Traces struct {
 	Name string
 	// Machines holds a row per machine: its utilization, from 0 to 1, in each TraceStep.
 	Machines [][]float32
+	// Blocks is the number of blocks of equally many rows, each of which begins on another day; 0 is one.
+	Blocks int
 }
 
 const (
@@ -390,10 +395,11 @@ func ReadTraces(folder string) ([]*Traces, error) {
 
 // InARow joins consecutive days, of the machines that ran on all of them. Files name no machines, but have them in the same order.
 // Where a day has more rows than another, the rows that it has alone are those without which the means of the others differ least.
-// Each machine also begins on each other day, and ends with the days before: pods of a few machines would all be busy at once.
+// In a further block for each other day, all machines begin on that day, and end with the days before: pods of a few machines would
+// all be busy at once.
 func InARow(days []*Traces) *Traces {
 	first, last := days[0], days[len(days)-1]
-	joined := &Traces{Name: first.Name + " to " + last.Name, Machines: slices.Clone(first.Machines)}
+	joined := &Traces{Name: first.Name + " to " + last.Name, Machines: slices.Clone(first.Machines), Blocks: len(days)}
 	for _, day := range days[1:] {
 		next := day.Machines
 		if len(next) < len(joined.Machines) {
@@ -405,9 +411,10 @@ func InARow(days []*Traces) *Traces {
 			joined.Machines[i] = slices.Concat(joined.Machines[i], row)
 		}
 	}
-	for _, row := range slices.Clone(joined.Machines) {
-		for begin := samplesPerDay; begin < len(row); begin += samplesPerDay {
-			joined.Machines = append(joined.Machines, slices.Concat(row[begin:], row[:begin]))
+	fromFirst := slices.Clone(joined.Machines)
+	for day := 1; day < len(days); day++ {
+		for _, row := range fromFirst {
+			joined.Machines = append(joined.Machines, slices.Concat(row[day*samplesPerDay:], row[:day*samplesPerDay]))
 		}
 	}
 	return joined
@@ -484,8 +491,12 @@ func mean(values []float32) float64 {
 	return sum / float64(len(values))
 }
 
-func (t *Traces) sorted() [][]float32 {
-	rows := slices.DeleteFunc(slices.Clone(t.Machines), func(row []float32) bool { return mean(row) == 0 })
-	slices.SortStableFunc(rows, func(a, b []float32) int { return cmp.Compare(mean(a), mean(b)) })
+// sorted returns the rows above zero, sorted within their blocks. A machine of zeros is missing from each block.
+func (t *Traces) sorted() (rows [][]float32) {
+	for block := range slices.Chunk(t.Machines, max(len(t.Machines)/max(t.Blocks, 1), 1)) {
+		kept := slices.DeleteFunc(slices.Clone(block), func(row []float32) bool { return mean(row) == 0 })
+		slices.SortStableFunc(kept, func(a, b []float32) int { return cmp.Compare(mean(a), mean(b)) })
+		rows = append(rows, kept...)
+	}
 	return rows
 }
