@@ -71,9 +71,8 @@ func (o *Options) newReport() *report.Report {
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), CountedSeconds: first.Counted.Seconds(),
 		HotAbove: load.Hot, SevereAbove: report.SevereAbove,
 	}
-	after5m, _ := input.Autocorrelation(o.Inputs, 5*time.Minute)
-	if after1h, ok := input.Autocorrelation(o.Inputs, time.Hour); ok { // longer lives than for five minutes
-		r.Autocorrelation = &report.Autocorrelation{FiveMinutes: after5m, Hour: after1h}
+	if after5m, ok := input.Autocorrelation(o.Inputs); ok {
+		r.Autocorrelation = &report.Autocorrelation{FiveMinutes: after5m}
 	}
 	for i := range first.Nodes {
 		r.CPUCores += first.Nodes[i].Capacity.CPUMillis / 1000

@@ -64,12 +64,12 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// A pod of three hours has 36 values: enough for five minutes, and too few for an hour, which needs 4 x 12.
+// A pod of one hour has 12 values, too few.
 func TestReport_ShortLives(t *testing.T) {
 	for _, tc := range []struct {
 		hours int
 		want  bool
-	}{{3, false}, {4, true}} {
+	}{{1, false}, {2, true}} {
 		pod := input.Pod{Lifetime: time.Duration(tc.hours) * time.Hour, CPUMillis: 1}
 		for i := range 12 * tc.hours {
 			pod.Trace = append(pod.Trace, float32(i%7))

@@ -93,11 +93,11 @@ func NewNoise() Noise {
 // Value returns the trace's value in a step, counted from Input.Start.
 func (p *Pod) Value(step int) float32 { return p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)] }
 
-// Autocorrelation returns the correlation of the pods' CPU usages with those a lag later. It leaves out pods with a short life,
-// whose own mean biases it, and returns false if no other pod's usage varies.
-func Autocorrelation(inputs []*Input, lag time.Duration) (float64, bool) {
-	const minSteps, minLags = 24, 4
-	steps := int(lag / TraceStep)
+// Autocorrelation returns the correlation of the pods' CPU usages with those a TraceStep later; false if no pod of at least two
+// hours has a usage that varies. Deviations are from each pod's own mean, which biases longer lags low: after an hour, usages that
+// keep 0.92 from step to step look like noise.
+func Autocorrelation(inputs []*Input) (float64, bool) {
+	const minSteps = 24
 	var covariance, variance float64
 	for _, in := range inputs {
 		for i := range in.Pods {
@@ -105,7 +105,7 @@ func Autocorrelation(inputs []*Input, lag time.Duration) (float64, bool) {
 			from := max(int(p.Arrival/TraceStep), p.TraceFrom)
 			to := min(int((p.Arrival+p.Lifetime)/TraceStep), p.TraceFrom+len(p.Trace))
 			n := to - from
-			if n < max(minSteps, minLags*steps) {
+			if n < minSteps {
 				continue
 			}
 			usages, sum := p.Trace[from-p.TraceFrom:to-p.TraceFrom], 0.0
@@ -116,8 +116,8 @@ func Autocorrelation(inputs []*Input, lag time.Duration) (float64, bool) {
 			for at, u := range usages {
 				deviation := (float64(u) - mean) * unit
 				variance += deviation * deviation
-				if at >= steps {
-					covariance += deviation * (float64(usages[at-steps]) - mean) * unit * float64(n) / float64(n-steps)
+				if at > 0 {
+					covariance += deviation * (float64(usages[at-1]) - mean) * unit * float64(n) / float64(n-1)
 				}
 			}
 		}

@@ -39,10 +39,9 @@ type Report struct {
 	Policies    []PolicyReport `json:"policies"`
 }
 
-// Autocorrelation is the correlation of the pods' CPU usages with those five minutes and an hour later, from -1 to 1.
+// Autocorrelation is the correlation of the pods' CPU usages with those five minutes later, from -1 to 1.
 type Autocorrelation struct {
 	FiveMinutes float64 `json:"fiveMinutes"`
-	Hour        float64 `json:"hour"`
 }
 
 // PolicyReport holds one policy's runs. Run i of all policies has the same pods.
