@@ -77,8 +77,8 @@ step "linters" lint
 step "prose" prose
 step "unit tests" go test -short -vet=off ./apis/... ./cmd/... ./hack/argsschema ./internal/... ./pkg/... ./test/manifests/... ./test/minors/...
 if touches '^hack/release/'; then step "tests of hack/release" env -C hack/release go test -vet=off ./...; fi
-if touches '^internal/webserver/' || touches_imports ./pkg/replay/report ./pkg/ui; then
-	step "pages in a browser" go test -vet=off ./pkg/replay/report ./pkg/ui
+if touches '^internal/webserver/' || touches_imports ./pkg/ui; then
+	step "pages in a browser" go test -vet=off ./pkg/ui
 fi
 if touches '^(hack|manifests)/|^go\.mod$' || touches_imports ./test/manifests; then
 	step "rendered charts" go test -vet=off ./test/manifests/...

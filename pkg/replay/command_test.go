@@ -1,11 +1,9 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,8 +32,8 @@ const twoPods = `{"format":"plimsoll.replay/v1","name":"two pods","start":"2026-
 `
 
 func TestCommand_Table(t *testing.T) {
-	load, page := check.File(t, "pods.jsonl", twoPods), filepath.Join(t.TempDir(), "report.html")
-	out, err := check.Execute(t.Context(), Command(), "--load", load, "--config", check.File(t, "config.yaml", profiles), "--html", page)
+	load := check.File(t, "pods.jsonl", twoPods)
+	out, err := check.Execute(t.Context(), Command(), "--load", load, "--config", check.File(t, "config.yaml", profiles))
 	check.OK(t, err)
 	if !strings.HasPrefix(out, "two pods: 1 node, 1 core, 2 pods, figures of 1 hour\n") {
 		t.Errorf("the table begins with %q", strings.SplitN(out, "\n", 2)[0])
@@ -54,9 +52,6 @@ func TestCommand_Table(t *testing.T) {
 		check.Contains(t, out, "\n"+column+": ")
 	}
 	check.Contains(t, out, "Figures are means of 1 run.\n")
-	if content, err := os.ReadFile(page); err != nil || !bytes.Contains(content, []byte("<html")) {
-		t.Errorf("--html wrote %.60q, error %v", content, err)
-	}
 }
 
 func TestCommand_JSON(t *testing.T) {
@@ -127,7 +122,7 @@ func TestCommand_UsageErrors(t *testing.T) {
 		{"an unknown output", []string{"-o", "xml"}, []string{"--output", `"xml"`, "json"}},
 		{"no seed", []string{"--seeds", "0"}, []string{"--seeds", "0", "from 1"}},
 		{"no node", []string{"--nodes", "0"}, []string{"--nodes", "0", "from 1"}},
-		{"a page of all scenarios", []string{"--html", "x", "--scenario", "all"}, []string{"--html", "--scenario"}},
+		{"two empty flags, of which the first is named", []string{"--save", "", "--load", ""}, []string{"--load: empty"}},
 		{"a file and traces", []string{"--load", "x", "--traces", "y"}, []string{"--load", "--traces"}},
 		{"days in a row of no file", []string{"--consecutive"}, []string{"--consecutive", "--traces is not set"}},
 		{"one day in a row", []string{"--consecutive", "--traces", day}, []string{"--consecutive", "one file", "two days or more"}},
@@ -146,13 +141,11 @@ func TestCommand_UsageErrors(t *testing.T) {
 		{"a file and a scenario", []string{"--load", "x", "--scenario", "bogus"}, []string{"--load", "--scenario"}},
 		{"a file and nodes", []string{"--load", "x", "--nodes", "3"}, []string{"--load", "--nodes"}},
 		{"a history and seeds", []string{"--prometheus", "http://x", "--seeds", "7"}, []string{"--prometheus", "--seeds"}},
-		{"a page beside a saved file", []string{"--save", "x", "--html", "y"}, []string{"--save", "--html"}},
 		{"profiles beside a saved file", []string{"--save", "x", "--config", config}, []string{"--save", "--config"}},
 		{"an empty name of a file", []string{"--load", ""}, []string{"--load", "empty"}},
 		{"a short history", []string{"--prometheus", "http://x", "--since", "30m"}, []string{"--since: 30m", "from 1h"}},
 		{"an address without scheme", []string{"--prometheus", "localhost:9090"}, []string{"--prometheus", "http://"}},
 		{"no policy", []string{"--policies", ""}, []string{"--policies", "--config"}},
-		{"a page in no folder", []string{"--html", "/nowhere/x.html"}, []string{"--html", "/nowhere/x.html"}},
 		{"a file in no folder", []string{"--save", "/nowhere/x"}, []string{"--save", "/nowhere/x"}},
 		{"an evicted pod that is gone at once", []string{"--termination", "0s"}, []string{"--termination: 0s", "from 30s"}},
 		{"a start of two hours", []string{"--startup", "2h"}, []string{"--startup: 2h", "to 1h"}},

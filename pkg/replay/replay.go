@@ -158,8 +158,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		Example: `  # The stock scheduler and Plimsoll's profile, on three generated days
   kubectl plimsoll replay --seeds 3
 
-  # Your profiles too, on real traces, with a page of charts
-  kubectl plimsoll replay --config scheduler.yaml --traces ./traces --html report.html
+  # Your profiles too, on real traces
+  kubectl plimsoll replay --config scheduler.yaml --traces ./traces
 
   # Your profiles on the last day of your cluster
   kubectl plimsoll replay --config scheduler.yaml --prometheus http://localhost:9090 --since 24h
@@ -200,7 +200,6 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringVar(&s.HTTPConfigFile, "prometheus-http-config-file", "",
 		"file of Prometheus' HTTP client configuration, in place of the two files above")
 	format.AddTo(flags)
-	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
 	return command
 }
 
@@ -237,8 +236,5 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 		return err
 	}
 	result := &report.Result{Reports: reports}
-	if err := format.Print(cmd, result, result.Print); err != nil {
-		return err
-	}
-	return s.WriteHTML(reports[0])
+	return format.Print(cmd, result, result.Print)
 }

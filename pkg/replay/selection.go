@@ -14,7 +14,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -31,9 +30,9 @@ type Selection struct {
 	Since            time.Duration
 	// The files are of an HTTP client.
 	TokenFile, CAFile, HTTPConfigFile string
-	// HTML and Save select the output.
-	HTML, Save string
-	HashNames  bool
+	// Save selects the output.
+	Save      string
+	HashNames bool
 }
 
 // Bounds of flags.
@@ -45,11 +44,9 @@ const (
 
 // Validate checks the flags. changed reports whether a flag is on the command line.
 func (s *Selection) Validate(changed func(flag string) bool) error {
-	for flag, value := range map[string]string{
-		"load": s.Load, "prometheus": s.Prometheus, "traces": s.Traces, "save": s.Save, "html": s.HTML,
-	} {
-		if changed(flag) && value == "" {
-			return cluster.OptionErrorf("--%s: empty; write a value or leave the flag out", flag)
+	for _, flag := range [][2]string{{"load", s.Load}, {"prometheus", s.Prometheus}, {"traces", s.Traces}, {"save", s.Save}} {
+		if changed(flag[0]) && flag[1] == "" {
+			return cluster.OptionErrorf("--%s: empty; write a value or leave the flag out", flag[0])
 		}
 	}
 	if err := s.checkConflicts(changed); err != nil {
@@ -63,8 +60,6 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 		return cluster.OptionErrorf("--seeds: %d; write from 1 to %d", s.Seeds, maxSeeds)
 	case s.Nodes < 1 || s.Nodes > maxNodes:
 		return cluster.OptionErrorf("--nodes: %d; write from 1 to %d", s.Nodes, maxNodes)
-	case s.HTML != "" && s.Scenario == allScenarios:
-		return cluster.OptionErrorf("--html: a page shows one scenario; choose one with --scenario")
 	case s.HashNames && s.Save == "":
 		return cluster.OptionErrorf("--hash-names: requires --save")
 	}
@@ -87,7 +82,7 @@ func (s *Selection) checkHistory() error {
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 	ofGenerated := []string{"scenario", "traces", "consecutive", "seeds", "nodes"}
-	ofPolicies := []string{"config", "policies", "output", "html", "rebalancer-config", "termination", "startup"}
+	ofPolicies := []string{"config", "policies", "output", "rebalancer-config", "termination", "startup"}
 	for _, rule := range []struct {
 		applies bool
 		reason  string
@@ -109,21 +104,19 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 	return nil
 }
 
-// CheckWritable fails if the page or the saved file cannot be written. It leaves no file behind.
+// CheckWritable fails if --save cannot be written. It leaves no file behind.
 func (s *Selection) CheckWritable() error {
-	for flag, file := range map[string]string{"html": s.HTML, "save": s.Save} {
-		if file == "" {
-			continue
-		}
-		_, missing := os.Stat(file)
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600)
-		if err != nil {
-			return cluster.OptionErrorf("--%s: %w", flag, err)
-		}
-		_ = f.Close() // nothing was written
-		if missing != nil {
-			_ = os.Remove(file)
-		}
+	if s.Save == "" {
+		return nil
+	}
+	_, missing := os.Stat(s.Save)
+	f, err := os.OpenFile(s.Save, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return cluster.OptionErrorf("--save: %w", err)
+	}
+	_ = f.Close() // nothing was written
+	if missing != nil {
+		_ = os.Remove(s.Save)
 	}
 	return nil
 }
@@ -261,15 +254,4 @@ func (s *Selection) SaveInput(replays []Options) error {
 		in.HashNames()
 	}
 	return input.Save(s.Save, in)
-}
-
-// WriteHTML writes the page, if it is asked for.
-func (s *Selection) WriteHTML(r *report.Report) error {
-	if s.HTML == "" {
-		return nil
-	}
-	if err := report.WritePage(s.HTML, r); err != nil {
-		return cluster.OptionErrorf("--html: %w", err)
-	}
-	return nil
 }

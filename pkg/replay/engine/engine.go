@@ -333,7 +333,7 @@ func (e *engine) use(tick int) {
 	}
 	e.measured.next()
 	if counted {
-		e.figures.tick(tick)
+		e.figures.tick()
 	}
 }
 

@@ -156,17 +156,12 @@ func (m *measured) HasSynced() bool { return true }
 
 func (m *measured) Names() []string { return m.names }
 
-const (
-	// bins is the number of histogram bins of a thousandth each; the last holds all above.
-	bins = 4000
-	// chartStep is the time between two columns of charts.
-	chartStep = 5 * time.Minute
-)
+// bins is the number of histogram bins of a thousandth each; the last holds all above.
+const bins = 4000
 
 // figures adds up a report.Run, tick by tick.
 type figures struct {
 	report.Run
-	charts *report.Charts
 	// counted is the number of counted ticks, nodes that of node-ticks.
 	counted, nodes int
 	histogram      [bins + 1]int
@@ -177,26 +172,13 @@ type figures struct {
 	sum, squares float64
 	deviation    float64
 	inUse        int
-	// column sums each node's utilization over the ticks of the charts' current column; hot counts its hot node-ticks.
-	column       []float64
-	columnTicks  int
-	hot          int
 	waitingTicks int
 	// power has the power model of each node; nil for one without.
 	power []*config.PowerModel
 }
 
 func newFigures(in *input.Input) *figures {
-	f := &figures{column: make([]float64, len(in.Nodes)), power: make([]*config.PowerModel, len(in.Nodes))}
-	f.Name, f.Seed = in.Name, in.Seed
-	f.charts = &report.Charts{
-		StepSeconds: chartStep.Seconds(), StartSeconds: (in.Length - in.Counted).Seconds(),
-		Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
-	}
-	for i := range in.Nodes {
-		f.charts.NodeNames = append(f.charts.NodeNames, in.Nodes[i].Name)
-	}
-	return f
+	return &figures{Run: report.Run{Name: in.Name, Seed: in.Seed}, power: make([]*config.PowerModel, len(in.Nodes))}
 }
 
 // node counts a node's CPU demand during the tick, in milliCPU.
@@ -205,10 +187,8 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	u := cpu / capacity
 	f.nodes++
 	f.histogram[min(int(u*1000), bins)]++
-	f.charts.Distribution[min(int(u*100), len(f.charts.Distribution)-1)]++
 	f.sum += u
 	f.squares += u * u
-	f.column[i] += u
 	if n.placed > 0 {
 		f.inUse++
 	}
@@ -221,37 +201,18 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	}
 	if u > load.Hot {
 		f.hotTicks++
-		f.hot++
 	}
 }
 
-func (f *figures) tick(tick int) {
-	n := float64(len(f.column))
+func (f *figures) tick() {
+	n := float64(len(f.power))
 	m := f.sum / n
 	f.deviation += math.Sqrt(max(f.squares/n-m*m, 0))
 	f.sum, f.squares = 0, 0
 	f.counted++
-	f.columnTicks++
-	if (time.Duration(tick+1)*input.Tick)%chartStep == 0 {
-		f.endColumn()
-	}
-}
-
-func (f *figures) endColumn() {
-	if f.columnTicks == 0 {
-		return
-	}
-	f.charts.HotNodes = append(f.charts.HotNodes, float64(f.hot)/float64(f.columnTicks))
-	for i, sum := range f.column {
-		percent := min(math.Round(100*sum/float64(f.columnTicks)), math.MaxUint8)
-		f.charts.Utilization[i] = append(f.charts.Utilization[i], byte(percent))
-		f.column[i] = 0
-	}
-	f.hot, f.columnTicks = 0, 0
 }
 
 func (f *figures) run(e *engine) report.Run {
-	f.endColumn()
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
 	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
 	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
@@ -261,11 +222,7 @@ func (f *figures) run(e *engine) report.Run {
 	if f.counted > 0 {
 		f.Deviation = f.deviation / float64(f.counted)
 		f.NodesInUse = float64(f.inUse) / float64(f.counted)
-		for i := range f.charts.Distribution {
-			f.charts.Distribution[i] /= float64(f.nodes)
-		}
 	}
-	f.Charts = f.charts
 	return f.Run
 }
 

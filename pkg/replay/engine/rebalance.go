@@ -102,7 +102,7 @@ type rebalancing struct {
 type underWay struct {
 	plan.Move
 	until time.Time
-	// mark is the move's index in the charts; negative if figures do not cover the eviction.
+	// mark is negative if figures do not cover the eviction.
 	mark int
 }
 
@@ -265,8 +265,6 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	if m.counts(tick) {
 		u.mark = m.figures.Moves
 		m.figures.Moves++
-		since := time.Duration(tick) * input.Tick
-		m.figures.charts.Moves = append(m.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
 	}
 	m.underWay[i] = u
 	m.evicted = append(m.evicted, i)
@@ -291,7 +289,6 @@ func (m *rebalancing) bound(i int, node string) {
 	if !ok || u.mark < 0 {
 		return
 	}
-	m.figures.charts.Moves[u.mark].To = node
 	now := m.clock.Now()
 	if slices.ContainsFunc(m.departures[i], func(d departure) bool { return d.node == node && now.Sub(d.at) <= returnedWithin }) {
 		m.figures.Returned++

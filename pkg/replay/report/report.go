@@ -78,31 +78,4 @@ type Run struct {
 	Decisions int `json:"decisions"`
 	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
-	Charts          *Charts `json:"charts,omitempty"`
-}
-
-// Charts is the data of one run's charts.
-type Charts struct {
-	// StepSeconds is the time between two columns, StartSeconds the time of day of the first.
-	StepSeconds  float64 `json:"stepSeconds"`
-	StartSeconds float64 `json:"startSeconds"`
-	// HotNodes is the mean number of hot nodes in each step.
-	HotNodes []float64 `json:"hotNodes"`
-	// Utilization is by node, then by step: the mean demand in percent of capacity, at most 255. encoding/json writes rows in base64.
-	Utilization [][]byte `json:"utilizationPercent"`
-	// NodeNames are in the order of Utilization.
-	NodeNames []string `json:"nodeNames"`
-	// Distribution is the share of node-minutes by utilization in whole percent; the last element includes all above.
-	Distribution []float64 `json:"distributionRatio"`
-	// Moves are in the order of the evictions.
-	Moves []MoveMark `json:"moves,omitempty"`
-}
-
-// MoveMark is a move in the charts.
-type MoveMark struct {
-	// Seconds is the time of day of the eviction.
-	Seconds float64 `json:"seconds"`
-	From    string  `json:"from"`
-	// To is empty if the replacement found no node.
-	To string `json:"to,omitempty"`
 }
