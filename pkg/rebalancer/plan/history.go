@@ -153,39 +153,61 @@ type nodeHistory struct {
 	seen  time.Time
 	// moved is when the last moved pod was on the node.
 	moved time.Time
-	// usual is the mean excess of about usualSpan, and apart what the sample at the time sampled was apart from usual.
-	usual, apart float64
-	sampled      time.Time
+	// usual is the mean excess of about usualSpan, and apart what the sample at the time sampled was apart from usual. Samples have
+	// no gap from the time series on.
+	usual, apart    float64
+	series, sampled time.Time
 }
 
 const (
+	// sampleInterval is the time between samples, or the load's window if that is longer: windows that overlap are alike.
 	sampleInterval = 5 * time.Minute
 	usualSpan      = time.Hour
-	// enoughPairs tell an autocorrelation. Each counts for about a day of refreshes of 30 s.
+	// enoughPairs tell an autocorrelation. Each counts for about heatMemory.
 	enoughPairs = 100
-	pairsKept   = 1 - 1./2880
+	heatMemory  = 24 * time.Hour
 	// lasting times Refreshes above the line show that heat lasts, whatever is expected.
 	lasting = 3
 )
 
-// heat sums up over all nodes how pairs of samples a sampleInterval apart vary together, and how they vary.
-type heat struct{ covariance, variance, pairs float64 }
-
-// sample notes a node's excess at the time.
-func (h *heat) sample(of *nodeHistory, excess float64, at time.Time) {
-	if of.sampled.IsZero() {
-		of.usual, of.sampled = excess, at
-	} else if since := at.Sub(of.sampled); since >= sampleInterval {
-		apart := excess - of.usual
-		h.covariance += apart * of.apart
-		h.variance += apart * apart
-		h.pairs++
-		of.usual += apart * (1 - math.Exp(-since.Hours()/usualSpan.Hours()))
-		of.apart, of.sampled = apart, at
-	}
+// heat sums up over all nodes how pairs of samples in a row vary together, and how the first of each pair varies. Sums are as of end.
+type heat struct {
+	covariance, variance, pairs float64
+	end                         time.Time
 }
 
-// expected is the excess to expect a sampleInterval later, by the autocorrelation. Heat that is noise passes without a move.
+// fade lets earlier pairs count less, by the time between the newest measurements.
+func (h *heat) fade(nodes []LoadedNode) {
+	end := h.end
+	for i := range nodes {
+		if n := &nodes[i]; n.Known && n.End.After(end) {
+			end = n.End
+		}
+	}
+	kept := math.Exp(-end.Sub(h.end).Hours() / heatMemory.Hours())
+	*h = heat{h.covariance * kept, h.variance * kept, h.pairs * kept, end}
+}
+
+// sample notes a node's excess. Until a node's usual excess is that of usualSpan, its samples are no pairs: they would seem to vary
+// independently.
+func (h *heat) sample(of *nodeHistory, n *LoadedNode, excess float64) {
+	interval, since := max(sampleInterval, n.window), n.End.Sub(of.sampled)
+	if since < interval {
+		return
+	}
+	apart := excess - of.usual
+	if since >= 2*interval { // as is the first sample, which so becomes the usual excess
+		of.series = n.End
+	} else if of.sampled.Sub(of.series) >= usualSpan {
+		h.covariance += apart * of.apart
+		h.variance += of.apart * of.apart
+		h.pairs++
+	}
+	of.usual += apart * (1 - math.Exp(-since.Hours()/usualSpan.Hours()))
+	of.apart, of.sampled = apart, n.End
+}
+
+// expected is the excess to expect a sample later, by the autocorrelation. Heat that is noise passes without a move.
 func (h *heat) expected(of *nodeHistory, excess float64) float64 {
 	lasts := 1.0 // while nothing is known
 	if h.pairs >= enoughPairs && h.variance > 0 {
@@ -204,9 +226,7 @@ type Workload struct {
 // Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once. A node whose load is
 // expected to fall so far that it cools does not become hot.
 func (h *History) Observe(nodes []LoadedNode, c *api.Configuration) {
-	h.heat.covariance *= pairsKept
-	h.heat.variance *= pairsKept
-	h.heat.pairs *= pairsKept
+	h.heat.fade(nodes)
 	present := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -214,7 +234,7 @@ func (h *History) Observe(nodes []LoadedNode, c *api.Configuration) {
 		of := h.nodeOf(n.Name)
 		_, excess := n.Excess()
 		if n.Known {
-			h.heat.sample(of, excess, n.End)
+			h.heat.sample(of, n, excess)
 		}
 		switch cooled := -c.CooledPercent / 100; {
 		case !n.Known || excess < cooled:

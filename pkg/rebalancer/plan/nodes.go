@@ -33,8 +33,9 @@ type LoadedNode struct {
 	Line [load.ResourceCount]float64
 	// Base is in milliCPU and bytes.
 	Base [load.ResourceCount]float64
-	// End is when the oldest measurement of a resource with a line ended. Only Look sets it.
-	End time.Time
+	// End is when the oldest measurement of a resource with a line ended, and window the longest window. Only Look sets them.
+	End    time.Time
+	window time.Duration
 
 	node *corev1.Node
 	pool poolKey
@@ -136,7 +137,10 @@ func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *api.Co
 	for _, info := range infos {
 		n := l.node(info)
 		for of, f := range r.Reader().Figures(l.state, n.Name) {
-			if n.Line[of] > 0 && (n.End.IsZero() || f.End.Before(n.End)) {
+			if n.Line[of] == 0 {
+				continue
+			}
+			if n.window = max(n.window, f.Window); n.End.IsZero() || f.End.Before(n.End) {
 				n.End = f.End
 			}
 		}

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -979,27 +981,97 @@ func TestHistory_Observe(t *testing.T) {
 	}
 }
 
-// A node at 60 % is at 90 % five minutes later, 30 points apart from usual, which moves up by 0.08 of that to 62.4 %. Then it is apart
-// by -12.4 or 27.6 points. At -12.4 points the autocorrelation is negative, and the usual 61.4 % is expected. At 27.6 points it is
-// 30·27.6 / (30² + 27.6²) = 0.50, and 64.6 + 0.50·25.4 = 77.2 % are expected, which is not below 75 %.
+// observeAll lets all of so many nodes have the same CPU utilization at the time.
+func observeAll(h *History, c *api.Configuration, count int, at, window time.Duration, cpu func() float64) {
+	nodes := make([]LoadedNode, count)
+	for i := range nodes {
+		nodes[i] = LoadedNode{
+			Name: strconv.Itoa(i), Known: true, Measured: [load.ResourceCount]float64{cpu()}, Line: [load.ResourceCount]float64{0.8},
+			End: now.Add(at), window: window,
+		}
+	}
+	h.Observe(nodes, c)
+}
+
+// Nodes are at 60 % for an hour, and then at 90 %, 30 points apart from usual, which moves up by 1-exp(-1/12) = 0.080 of that to
+// 62.4 %. Five minutes later, they are apart by -12.4 or 27.6 points.
+//   - At -12.4 points the autocorrelation is negative. At 90 %, the usual 61.4 % are expected, which is below 75 %.
+//   - At 27.6 points it is 27.6/30 = 0.92, and 64.6 + 0.92*25.4 = 88.0 % are expected.
+//
+// With windows of 15 minutes, usual moves by 1-exp(-1/4) = 0.221 to 66.6 %, and then by 0.221*23.4 to 71.8 %. The autocorrelation is
+// 23.4/30 = 0.78, and 71.8 + 0.78*18.2 = 86.0 % are expected. Where nothing is known, the load stays at 90 %.
 func TestHistory_Observe_Heat(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		third float64
-		hot   bool
-	}{{"heat that passes", 0.5, false}, {"heat that lasts", 0.9, true}} {
+		name         string
+		nodes        int
+		step, window time.Duration
+		last         float64
+		expected     float64
+		hot          bool
+	}{
+		{"heat that passes", 101, 5 * time.Minute, 5 * time.Minute, 0.5, -0.186, false},
+		{"heat that lasts", 101, 5 * time.Minute, 5 * time.Minute, 0.9, 0.080, true},
+		{"too few pairs", 99, 5 * time.Minute, 5 * time.Minute, 0.5, 0.1, true},
+		{"samples with gaps", 101, 10 * time.Minute, 5 * time.Minute, 0.5, 0.1, true},
+		{"long windows", 101, 15 * time.Minute, 15 * time.Minute, 0.9, 0.060, true},
+		{"windows that overlap", 101, 5 * time.Minute, 15 * time.Minute, 0.5, 0.1, true},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h, c := &History{heat: heat{pairs: 101}}, api.Default()
+			h, c := &History{}, api.Default()
 			c.Refreshes = 3
-			for i, cpu := range []float64{0.6, 0.9, tc.third, 0.9, 0.9, 0.9} {
-				end := now.Add(time.Duration(min(i, 2))*sampleInterval + time.Duration(i)*time.Second)
-				h.Observe([]LoadedNode{{
-					Name: "a", Known: true, Measured: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
-				}}, c)
+			see := func(at time.Duration, cpu float64) {
+				observeAll(h, c, tc.nodes, at, tc.window, func() float64 { return cpu })
 			}
-			check.Equal(t, "hot", tc.hot, h.nodes["a"].hot)
+			for at := time.Duration(0); at < time.Hour; at += tc.step {
+				see(at, 0.6)
+			}
+			see(time.Hour, 0.9)
+			see(time.Hour+tc.step, tc.last)
+			for i := range 3 {
+				see(time.Hour+tc.step+time.Duration(i+1)*time.Second, 0.9)
+			}
+			check.Equal(t, "hot", tc.hot, h.nodes["0"].hot)
+			check.Equal(t, "excess expected", tc.expected, h.heat.expected(h.nodes["0"], 0.1), cmpopts.EquateApprox(0, 0.001))
 		})
 	}
+}
+
+// The first hour says nothing: the first sample is taken for the usual load, from which later ones are all apart. Then the
+// autocorrelation of loads whose next value is 0.9 of the last one, and noise, is 0.82. What such loads are apart from usual is an
+// ARMA(2, 1) process with the roots 0.9 and exp(-1/12) = 0.92. Its covariances are c1 = (1.82*c0 - 1)/1.828 and, from
+// (1 - 0.828^2)*c0 = 1.82*(1-0.828)*c1 + 2 - 1.82, c0 = 3.2: c1/c0 = 0.82.
+func TestHistory_Observe_Start(t *testing.T) {
+	h, c, r := &History{}, api.Default(), rand.New(rand.NewPCG(1, 2))
+	loads, at := make([]float64, 150), time.Duration(0)
+	see := func() {
+		i := -1
+		observeAll(h, c, len(loads), at, sampleInterval, func() float64 {
+			i++
+			loads[i] = 0.9*loads[i] + math.Sqrt(1-0.81)*r.NormFloat64()/10
+			return 0.5 + loads[i]
+		})
+		at += sampleInterval
+	}
+	for range 50 { // until the loads vary as they will
+		see()
+	}
+	*h = History{}
+	for range 13 {
+		see()
+		check.Equal(t, "pairs", 0, h.heat.pairs)
+	}
+	for range 287 {
+		see()
+	}
+	check.Equal(t, "autocorrelation", 0.82, h.heat.covariance/h.heat.variance, cmpopts.EquateApprox(0, 0.03))
+	pairs := h.heat.pairs
+	for range 10_000 { // looks at measurements that were seen
+		h.Observe(nil, c)
+	}
+	check.Equal(t, "pairs", pairs, h.heat.pairs)
+	at += 24 * time.Hour
+	see()
+	check.Equal(t, "share of the pairs after 24:05 hours", math.Exp(-(24+5./60)/24), h.heat.pairs/pairs, cmpopts.EquateApprox(0, 1e-9))
 }
 
 // Each failure doubles the bar, up to 6 hours. A success ends that.
