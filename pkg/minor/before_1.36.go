@@ -20,8 +20,5 @@ type DoneChecker interface {
 // IsPodGroupCycle returns false: before Kubernetes 1.36, each cycle places one pod.
 func IsPodGroupCycle(fwk.CycleState) bool { return false }
 
-// InPodGroup returns false: before Kubernetes 1.36, pods have no group.
-func InPodGroup(*corev1.Pod) bool { return false }
-
-// PodGroupOf returns an empty name.
+// PodGroupOf returns an empty name: before Kubernetes 1.36, pods have no group.
 func PodGroupOf(*corev1.Pod) string { return "" }

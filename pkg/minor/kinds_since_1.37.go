@@ -20,6 +20,16 @@ type (
 	PodGroupSchedulingFunc   = fwk.PodGroupSchedulingFunc
 )
 
+// PodGroupCycle returns the state that PodGroupPostFilter gets: that of the cycle that places the pod's group, or else the outermost
+// composite group. It is nil for a pod without a group.
+func PodGroupCycle(state fwk.CycleState) PodGroupCycleState {
+	cycle := GroupOf(state)
+	for cycle != nil && cycle.GetParentPlacementCycleState() != nil {
+		cycle = GroupOf(cycle.GetParentPlacementCycleState())
+	}
+	return cycle
+}
+
 // Kinds returns the kinds that stock plugins read in some minor versions only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }
 

@@ -2,14 +2,7 @@
 
 package minor
 
-import fwk "k8s.io/kube-scheduler/framework"
-
-// PodGroupCycle returns the state of the cycle that places the pod's group; nil for a pod without a group.
-func PodGroupCycle(state fwk.CycleState) PodGroupCycleState {
-	return state.GetPodGroupSchedulingCycle()
-}
-
 // GroupOf returns the state of the cycle that places the pod group.
-func GroupOf(state PlacementCycleState) PodGroupCycleState {
+func GroupOf(state interface{ GetPodGroupSchedulingCycle() PodGroupCycleState }) PodGroupCycleState {
 	return state.GetPodGroupSchedulingCycle()
 }

@@ -20,13 +20,10 @@ type DoneChecker = cache.DoneChecker
 // generation. Pod groups are placed as one from Kubernetes 1.36 on.
 func IsPodGroupCycle(state fwk.CycleState) bool { return state.IsPodGroupSchedulingCycle() }
 
-// PodGroupOf returns the name of the group of InPodGroup, which is in the pod's namespace; empty if the pod has none.
+// PodGroupOf returns the name of the group that the pod is placed with, in its namespace; empty if it has none.
 func PodGroupOf(pod *corev1.Pod) string {
-	if !InPodGroup(pod) {
+	if pod.Spec.SchedulingGroup == nil {
 		return ""
 	}
 	return ptr.Deref(pod.Spec.SchedulingGroup.PodGroupName, "")
 }
-
-// InPodGroup reports whether the pod belongs to a group that is placed as one.
-func InPodGroup(pod *corev1.Pod) bool { return pod.Spec.SchedulingGroup != nil }

@@ -2,16 +2,10 @@
 
 package minor
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
-)
-
-// PodGroupCycle returns the state of the cycle that places the pod's group; nil for a pod without a group.
-func PodGroupCycle(state fwk.CycleState) PodGroupCycleState { return state.GetPodGroupCycleState() }
+import corev1 "k8s.io/api/core/v1"
 
 // GroupOf returns the state of the cycle that places the pod group.
-func GroupOf(state PlacementCycleState) PodGroupCycleState {
+func GroupOf(state interface{ GetPodGroupCycleState() PodGroupCycleState }) PodGroupCycleState {
 	return state.GetPodGroupCycleState()
 }
 

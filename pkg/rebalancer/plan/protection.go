@@ -87,7 +87,7 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 		return NoController
 	case !c.Namespaces.Selects(pod.Namespace):
 		return OtherNamespace
-	case minor.InPodGroup(pod):
+	case minor.PodGroupOf(pod) != "":
 		return PodGroup
 	case hasOptedOut(pod):
 		return OptedOut

@@ -21,6 +21,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
@@ -67,7 +68,7 @@ func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFi
 // Filter is the status of a node that the limit rules out for a reason, or does not if the reason is empty. With a strict limit,
 // preemption does not help: measurements fall too late after an eviction.
 func (g *Gate) Filter(state fwk.CycleState, node fwk.NodeInfo, reason string) *fwk.Status {
-	if reason == "" && minor.PodGroupCycle(state) == nil {
+	if reason == "" && !minor.IsPodGroupCycle(state) {
 		return nil
 	}
 	s := g.waiver(state)
@@ -183,7 +184,7 @@ func hasAttempt(state fwk.CycleState, plugin string) bool {
 // filters on that node again.
 func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	if cycle := minor.PodGroupCycle(state); cycle != nil {
-		return g.beginInGroup(rootCycle(cycle), state, pod)
+		return g.beginInGroup(cycle, state, pod)
 	}
 	waived = g.take(pod.UID)
 	state.Write(g.key, waiverState{waived: waived})
@@ -322,6 +323,9 @@ type requeuer struct {
 	waiting map[types.UID]waitingPod
 	// lastNodes are the nodes of the pod that began to wait last. Pods that wait for the same nodes share them.
 	lastNodes []string
+	// checked is the snapshot by which all waiting pods were checked, at the time checkedAt; nil if a pod is not checked yet.
+	checked   *load.Snapshot
+	checkedAt time.Time
 }
 
 // waitingPod is a pod and the names of the nodes that the limit rules out for it.
@@ -397,10 +401,11 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 	}
 	q.lastNodes = names
 	q.set(pod.UID, waitingPod{pod: pod, nodes: names})
-	q.mu.Unlock()
 	if q.snapshots.Outdated(state) {
-		q.wake()
+		q.checked = nil
+		defer q.wake()
 	}
+	q.mu.Unlock()
 	return nil
 }
 
@@ -440,21 +445,28 @@ func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// requeue requeues the pods for which one of their nodes has room now. It returns the longest time until the next call.
+// requeue requeues the pods for which one of their nodes has room now. It returns the longest time until the next call. Calls that
+// only retry groups do not check the other pods.
 func (q *requeuer) requeue(logger klog.Logger) time.Duration {
+	now := q.clock.Now()
 	q.mu.Lock()
-	waiting := maps.Clone(q.waiting)
+	waiting, latest := maps.Clone(q.waiting), q.snapshots.Publisher().Latest()
+	check := latest != q.checked || now.Sub(q.checkedAt) >= requeueInterval
+	if check {
+		q.checked, q.checkedAt = latest, now
+	}
+	requeued, next := map[string]*corev1.Pod{}, requeueInterval-now.Sub(q.checkedAt)
 	q.mu.Unlock()
 
-	requeued, next := map[string]*corev1.Pod{}, requeueInterval
 	var done []types.UID
 	for uid, w := range waiting {
 		pod, err := q.pods.Pods(w.pod.Namespace).Get(w.pod.Name)
 		switch {
 		case err != nil || pod.UID != w.pod.UID || pod.Spec.NodeName != "": // it was deleted or placed in the meantime
 			done = append(done, uid)
-		case q.clock.Now().Before(w.retryUntil):
+		case now.Before(w.retryUntil):
 			requeued[keyOf(pod)], next = pod, groupRetryInterval
+		case !check:
 		case w.group != nil:
 			if q.anyHasRoom(pod, w.group.nodes()) {
 				requeued[keyOf(pod)] = pod

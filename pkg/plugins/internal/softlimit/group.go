@@ -20,7 +20,8 @@ type groupAttempt struct {
 	repeated, placedAgain bool
 	// pods are those of the group. Only repetitions have the attempt's own pod objects.
 	pods map[*corev1.Pod]*groupPod
-	// last is the pod that ended the first placement, in the cycle lastState.
+	// last is the pod that ended the first placement, in the cycle lastState. PodGroupPostFilter clears lastState: a cycle keeps its
+	// snapshot of the load.
 	last      *corev1.Pod
 	lastState fwk.CycleState
 
@@ -132,11 +133,13 @@ func (g *Gate) PodGroupPostFilter(
 	for _, pod := range pods {
 		attempt.add(pod)
 	}
+	outdated := attempt.lastState != nil && g.requeuer.snapshots.Outdated(attempt.lastState)
+	attempt.lastState = nil
 	if !g.relaxes() {
 		g.repeat(attempt, false)
 		if len(attempt.refusals) > 0 { // it waits for these nodes, and those of repetitions
 			w := waitingPod{pod: attempt.last, group: attempt, others: attempt.others()}
-			g.requeuer.setGroup(pods[0], w, g.requeuer.snapshots.Outdated(attempt.lastState))
+			g.requeuer.setGroup(pods[0], w, outdated)
 		}
 		return nil, unschedulable
 	}
@@ -150,7 +153,8 @@ func (g *Gate) PodGroupPostFilter(
 		for _, pod := range pods {
 			limit.grant(pod.UID)
 		}
-		logger.V(4).Info("No node is left below the limit: it is waived for the next attempt of the group", "plugin", limit.limit.Plugin)
+		logger.V(4).Info("No node is left below the limit: it is waived for the next attempt of the pod's group",
+			"plugin", limit.limit.Plugin, "pod", klog.KObj(pods[0]))
 	}
 	g.requeuer.setGroup(pods[0], waitingPod{pod: pods[0]}, true)
 	return &minor.PodGroupPostFilterResult{}, fwk.NewStatus(fwk.Success, g.limit.Plugin+" waives its limit for the next attempt")

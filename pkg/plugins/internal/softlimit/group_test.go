@@ -5,9 +5,12 @@ package softlimit_test
 import (
 	"context"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
@@ -221,6 +224,7 @@ func TestGate_CompositePodGroup(t *testing.T) {
 	c, pods := newCluster(t, map[string][]string{"a": {"Pending"}}), []*corev1.Pod{podNamed("p-1"), podNamed("p-2")}
 	c.composite = true
 	g := c.gate(t, "Limit", config.WhenNoneFitsReject)
+	c.untilTheGateWaits(t) // so that the gate does not forget the pods while a later test counts
 	cycle, _ := c.groupCycle(t, pods, false)
 	g.PodGroupPostFilter(t.Context(), cycle, podGroup{pods: pods}, nil)
 	_, placed := c.groupCycle(t, pods, true)
@@ -273,4 +277,52 @@ func TestGate_PodGroupWaits(t *testing.T) {
 func (c *cluster) counted(t *testing.T) int {
 	t.Helper()
 	return int(check.Value(testutil.GetGaugeMetricValue(metrics.UnschedulableReason("Limit", "")))(t))
+}
+
+// refused returns the cycles of a group, and of its one pod, which the limit keeps from node a.
+func (c *cluster) refused(t *testing.T, pod *corev1.Pod) (root, state *framework.CycleState) {
+	t.Helper()
+	root, state = framework.NewCycleState(), framework.NewCycleState()
+	minortest.SetPodGroupCycle(state, root)
+	c.gates["Limit"].Begin(state, pod)
+	c.loads.Snapshots.ForCycle(state) // as the filter does
+	c.gates["Limit"].Filter(state, check.Value(c.SnapshotSharedLister().NodeInfos().Get("a"))(t), "above the line")
+	return root, state
+}
+
+// A group that was refused keeps no cycle, whose plugins' state has a snapshot of the load.
+func TestGate_PodGroupKeepsNoCycle(t *testing.T) {
+	for _, whenNoneFits := range []config.WhenNoneFits{config.WhenNoneFitsReject, config.WhenNoneFitsRelax} {
+		c, pod := newCluster(t, map[string][]string{"a": {"Limit"}}), podNamed("p-1")
+		g := c.gate(t, "Limit", whenNoneFits)
+		root, state := c.refused(t, pod)
+		kept := weak.Make(state)
+		g.PodGroupPostFilter(t.Context(), root, podGroup{pods: []*corev1.Pod{pod}},
+			func(context.Context) (*fwk.PodGroupAssignments, *fwk.Status) { return nil, nil })
+		c.loads.Snapshots.ForCycle(framework.NewCycleState()) // the next cycle
+		runtime.GC()
+		runtime.GC()
+		check.Equal(t, string(whenNoneFits)+": the cycle is kept", false, kept.Value() != nil)
+		runtime.KeepAlive(g)
+	}
+}
+
+// While a group is retried each 100 ms, other pods that wait are not checked again by the same load.
+func TestGate_PodGroupRetriesChecksOthersOnce(t *testing.T) {
+	c, pod := newWaiting(t, "other"), podNamed("p-1")
+	c.Has(t, pod)
+	root, _ := c.refused(t, pod)
+	c.loads.Measure(nil, nil) // the attempt is outdated
+	c.askedAtLeast(t, 1)
+	c.gates["Limit"].PodGroupPostFilter(t.Context(), root, podGroup{pods: []*corev1.Pod{pod}}, nil)
+	for range 10 {
+		c.wantActivated(t, "ns/p-1")
+		c.untilTheGateWaits(t)
+		c.clock.Step(100 * time.Millisecond)
+	}
+	c.wantActivated(t, "ns/p-1")
+	check.Equal(t, "checks of the other pod by one snapshot", 1, c.asked)
+	c.untilTheGateWaits(t)
+	c.clock.Step(time.Minute)
+	c.askedAtLeast(t, 2)
 }
