@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -14,12 +16,21 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
-type placedGroup struct{ fwk.PodGroupInfo }
+type placedGroup struct {
+	fwk.PodGroupInfo
+	pods []*corev1.Pod
+}
+
+func (g placedGroup) GetUnscheduledPods() []*corev1.Pod { return g.pods }
+
+// GetAllUnscheduledPods is GetUnscheduledPods from Kubernetes 1.38 on.
+func (g placedGroup) GetAllUnscheduledPods() []*corev1.Pod { return g.pods }
 
 func (placedGroup) GetNamespace() string { return "ns" }
 
@@ -115,10 +126,14 @@ func TestScorePlacement(t *testing.T) {
 				args := plugintest.Args(t, plugin.name+"Args", plugin.args+tc.args)
 				pl := check.Value(plugins.Find(plugin.name).New(t.Context(), args, plugintest.NewHandle(), loads.Deps()))(t)
 				nodes := placementNodes(tc.on)
-				before := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Namespace("ns").Obj(), nodes...)
-				got := placementScores(t, pl.(fwk.PlacementScorePlugin), loads, nodes, tc.placements)
+				got := placementScores(t, pl.(fwk.PlacementScorePlugin), placedGroup{}, nodes, tc.placements, func() { // must not count
+					loads.Measure(map[string]load.NodeLoad{"empty-1": {load.CPU: plugintest.Measurement(0.99, 0)}}, nil)
+				})
 				check.Equal(t, "scores of the placements", plugin.want, got)
 				loads.Measure(tc.load, nil)
+				before := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Namespace("ns").Obj(), nodes...)
+				got = placementScores(t, pl.(fwk.PlacementScorePlugin), placedGroup{}, nodes, tc.placements, func() {})
+				check.Equal(t, "scores of the placements after scores of the nodes", plugin.want, got)
 				after := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Namespace("ns").Obj(), nodes...)
 				check.Equal(t, "scores of the nodes afterwards, without the group", before, after)
 			})
@@ -134,31 +149,66 @@ func placementNodes(on []assignment) (nodes []fwk.NodeInfo) {
 				pods = append(pods, a.GetPod())
 			}
 		}
-		nodes = append(nodes, plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"), pods...))
+		node := plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"), pods...)
+		nodes = append(nodes, still{node, node.GetGeneration()})
 	}
 	return nodes
 }
 
-// placementScores scores placements of one group. In between, other load is published, which must not count.
+// still is a node whose generation stays the same when pods are put on it, as in the cycles of groups.
+type still struct {
+	fwk.NodeInfo
+	generation int64
+}
+
+func (s still) GetGeneration() int64 { return s.generation }
+
+func (s still) Snapshot() fwk.NodeInfo { return still{s.NodeInfo.Snapshot(), s.generation} }
+
+// placementScores scores placements of one group, and calls between after each.
 func placementScores(
-	t *testing.T, pl fwk.PlacementScorePlugin, loads *plugintest.Loads, nodes []fwk.NodeInfo, placements [2][]assignment,
+	t *testing.T, pl fwk.PlacementScorePlugin, info placedGroup, nodes []fwk.NodeInfo, placements [2][]assignment, between func(),
 ) (scores [2]int64) {
 	t.Helper()
-	group, list := framework.NewCycleState(), make([]fwk.PlacementScore, len(placements))
-	minortest.SetPodGroupCycle(group, group) // it stands for the states of the placements, too
+	group, placement, list := framework.NewCycleState(), framework.NewCycleState(), make([]fwk.PlacementScore, len(placements))
+	minortest.SetPodGroupCycle(placement, group)
 	for i, assignments := range placements {
 		a := &fwk.PodGroupAssignments{Placement: &fwk.Placement{Nodes: nodes}}
 		for _, assignment := range assignments {
 			a.ProposedAssignments = append(a.ProposedAssignments, assignment)
 		}
 		var status *fwk.Status
-		list[i].Score, status = pl.ScorePlacement(t.Context(), group, placedGroup{}, a)
+		list[i].Score, status = pl.ScorePlacement(t.Context(), placement, info, a)
 		check.OK(t, status.AsError())
-		loads.Measure(map[string]load.NodeLoad{"empty-1": {load.CPU: plugintest.Measurement(0.99, 0)}}, nil)
+		between()
 	}
-	check.OK(t, pl.PlacementScoreExtensions().NormalizePlacementScore(t.Context(), group, placedGroup{}, list).AsError())
+	check.OK(t, pl.PlacementScoreExtensions().NormalizePlacementScore(t.Context(), group, info, list).AsError())
 	for i := range list {
 		scores[i] = list[i].Score
 	}
 	return scores
+}
+
+// Scores of placements belong to the decisions on the group's pods, or are one decision where no nodes are scored.
+func TestScorePlacement_Decisions(t *testing.T) {
+	loads := plugintest.NewLoads()
+	loads.Measure(nil, nil)
+	deps := loads.Deps()
+	deps.Counters = descriptor.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(config.TargetLoadPacking)
+	args := plugintest.Args(t, "TargetLoadPackingArgs", "")
+	pl := check.Value(plugins.Find(config.TargetLoadPacking).New(t.Context(), args, plugintest.NewHandle(), deps))(t)
+	placements := [2][]assignment{{{node: "full-1", cpu: "1", pod: "a"}}, {{node: "full-2", cpu: "1", pod: "a"}}}
+	for _, tc := range []struct {
+		scoresNodes bool
+		want        float64 // decisions so far
+	}{{true, 2}, {false, 3}} {
+		group := placedGroup{pods: []*corev1.Pod{podOf("a", 0, "1").Obj(), podOf("b", 0, "1").Obj()}}
+		for _, pod := range group.pods {
+			if tc.scoresNodes {
+				pl.(minor.ScorePlugin).Score(t.Context(), minortest.PodGroupCycle(t), pod, placementNodes(nil)[0])
+			}
+		}
+		placementScores(t, pl.(fwk.PlacementScorePlugin), group, placementNodes(nil), placements, func() {})
+		check.Equal(t, "decisions", tc.want, check.Value(testutil.GetCounterMetricValue(deps.Counters.Decisions))(t))
+	}
 }

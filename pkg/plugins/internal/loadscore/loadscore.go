@@ -243,6 +243,9 @@ func (m *Memo[T]) Attempt(state fwk.CycleState, pod *corev1.Pod, own *Attempt) *
 	if !minor.IsPodGroupCycle(state) {
 		return own
 	}
+	if group, ok := state.(groupCycle); ok && group.first != nil {
+		pod = group.first
+	}
 	key := weak.Make(pod)
 	attempt, known := m.attempts.LoadOrStore(key, &Attempt{})
 	if !known {
@@ -250,6 +253,15 @@ func (m *Memo[T]) Attempt(state fwk.CycleState, pod *corev1.Pod, own *Attempt) *
 	}
 	return attempt.(*Attempt)
 }
+
+// groupCycle marks a group's cycle like those of its pods: estimates of hypothetical nodes must not be cached. It is part of the
+// attempt to place the group's first pod.
+type groupCycle struct {
+	fwk.CycleState
+	first *corev1.Pod
+}
+
+func (groupCycle) IsPodGroupSchedulingCycle() bool { return true }
 
 // NewMemo returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.
 func NewMemo[T any](plugin string) *Memo[T] {

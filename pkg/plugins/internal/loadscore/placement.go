@@ -26,7 +26,13 @@ func PlacementsOf(plugin minor.ScorePlugin) Placements { return Placements{plugi
 func (p Placements) ScorePlacement(
 	ctx context.Context, state minor.PlacementCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments,
 ) (int64, *fwk.Status) {
-	cycle, nobody := cycleOf(minor.GroupOf(state), group)
+	// All placements of the group share a cycle, so that one snapshot of the load decides. The pod to place uses nothing.
+	cycle := groupCycle{CycleState: minor.GroupOf(state).(fwk.CycleState)} // the scheduler has one type for both
+	if unscheduled := minor.UnscheduledPods(group); len(unscheduled) > 0 {
+		cycle.first = unscheduled[0]
+	}
+	nobody := &corev1.Pod{}
+	nobody.Namespace = group.GetNamespace()
 	pods := map[string][]*corev1.Pod{}
 	for _, a := range placement.ProposedAssignments {
 		pods[a.GetNodeName()] = append(pods[a.GetNodeName()], a.GetPod())
@@ -62,15 +68,14 @@ func (p Placements) PlacementScoreExtensions() fwk.PlacementScoreExtensions { re
 
 // NormalizePlacementScore normalizes scores of placements as the plugin normalizes those of nodes.
 func (p Placements) NormalizePlacementScore(
-	ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, placements []fwk.PlacementScore,
+	ctx context.Context, _ fwk.PodGroupCycleState, _ fwk.PodGroupInfo, placements []fwk.PlacementScore,
 ) *fwk.Status {
 	scores := make(minor.NodeScoreList, len(placements))
 	for i := range placements {
 		scores[i].Score = placements[i].Score
 	}
 	if e := p.plugin.ScoreExtensions(); e != nil {
-		cycle, nobody := cycleOf(state, group)
-		if status := e.NormalizeScore(ctx, cycle, nobody, scores); !status.IsSuccess() {
+		if status := e.NormalizeScore(ctx, nil, nil, scores); !status.IsSuccess() {
 			return status
 		}
 	}
@@ -79,23 +84,6 @@ func (p Placements) NormalizePlacementScore(
 	}
 	return nil
 }
-
-// cycleOf returns a cycle that all placements of the group share, so that one snapshot of the load decides, and a pod that uses
-// nothing in the group's namespace.
-func cycleOf(group fwk.PodGroupCycleState, info fwk.PodGroupInfo) (fwk.CycleState, *corev1.Pod) {
-	nobody := &corev1.Pod{}
-	nobody.Namespace = info.GetNamespace()
-	cycle, ok := group.(fwk.CycleState)
-	if !ok { // the scheduler has one type for both
-		cycle = framework.NewCycleState()
-	}
-	return groupCycle{cycle}, nobody
-}
-
-// groupCycle marks a group's cycle like those of its pods: estimates of hypothetical nodes must not be cached.
-type groupCycle struct{ fwk.CycleState }
-
-func (groupCycle) IsPodGroupSchedulingCycle() bool { return true }
 
 // placementMean is the mean score of the nodes of a placement, weighted by the group's pods. Negative scores are of overfull nodes:
 // beside others they count zero. Nodes of score Missing count only if all are.
