@@ -71,7 +71,6 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	) // as kube-scheduler --version
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cluster.OptionErrorf("%w", err) })
 	addVerbosity(command.PersistentFlags())
-	command.SetUsageFunc(withoutGlobalFlags((&cobra.Command{}).UsageFunc()))
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
 		doctor.Command(checks()...),
 		top.Command(kube.Origins),
@@ -84,7 +83,6 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"},
 		replay.Command(),
 	)
-	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, newOptionsCommand())
 	return command
 }
 

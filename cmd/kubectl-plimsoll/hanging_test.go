@@ -40,8 +40,8 @@ func hangingServer(t *testing.T) (url string, asked <-chan struct{}) {
 	return server.URL, first
 }
 
-// interruptProgram starts the program, waits for ready, and sends SIGINT until it ends. It returns the exit code.
-func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int) {
+// terminateProgram starts the program, waits for ready, and sends SIGTERM until it ends. It returns how the program ended.
+func terminateProgram(t *testing.T, ready func(), args ...string) syscall.WaitStatus {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0], args...)
 	command.Env = append(os.Environ(), asProgram+"=yes")
@@ -57,9 +57,9 @@ func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int)
 		select {
 		case err := <-ended:
 			t.Logf("ended with %v and output %q", err, output)
-			return command.ProcessState.ExitCode()
+			return command.ProcessState.Sys().(syscall.WaitStatus)
 		case <-again.C:
-			if err := command.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 				t.Fatal(err)
 			}
 		}
@@ -70,17 +70,17 @@ func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int)
 }
 
 // No context ends the reading of a kubeconfig: the second signal has to.
-func TestProgram_SecondInterrupt(t *testing.T) {
+func TestProgram_SecondSignal(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	check.OK(t, syscall.Mkfifo(kubeconfig, 0o600))
 	writer := make(chan *os.File, 1)
-	code := interruptProgram(t, func() {
+	ended := terminateProgram(t, func() {
 		f, err := os.OpenFile(kubeconfig, os.O_WRONLY, 0) // returns once the program reads
 		check.OK(t, err)
 		writer <- f
 	}, "what-if", "--pending", "--kubeconfig", kubeconfig)
 	_ = (<-writer).Close()
-	check.Equal(t, "exit code", interrupted, code)
+	check.Equal(t, "signal that ended the program", syscall.SIGTERM, ended.Signal())
 }
 
 func TestWhatIf_Timeout(t *testing.T) {

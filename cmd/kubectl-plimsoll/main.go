@@ -19,9 +19,8 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	ctx := untilInterrupted(context.Background(), signals, os.Exit)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	command, err := newCommand().ExecuteContextC(ctx)
 	report(os.Stderr, command, err)
 	os.Exit(exitCode(err))

@@ -120,7 +120,7 @@ func (o *uiOptions) openCluster(cmd *cobra.Command, options *Options) error {
 			return err
 		}
 	}
-	o.cluster.Pin(&o.rebalancer) // users copy the page's commands into another terminal
+	*o.cluster.Kube.Context = o.cluster.Context() // users copy the page's commands, and the current context may change
 	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
 		return cluster.OptionErrorf("%w", err)

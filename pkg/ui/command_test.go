@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/kubectl"
@@ -34,27 +33,20 @@ func fakeMoves() Moves {
 	}
 }
 
-// The page's commands reach the same cluster from any terminal, whatever chose it.
+// The page's commands have the flags that chose the cluster, and the context that is current now.
 func TestUI_Commands(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	t.Chdir(t.TempDir())
-	dir, err := os.Getwd()
-	checking.OK(t, err)
 	checking.OK(t, os.WriteFile("clusters", []byte(checking.Kubeconfig(server.URL)), 0o600))
-	home := clientcmd.RecommendedHomeFile
-	clientcmd.RecommendedHomeFile = filepath.Join(dir, "clusters")
-	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
 	for _, tt := range []struct{ env, flags, want string }{
-		{"clusters", "", "--kubeconfig DIR/clusters --context test"},
-		{":clusters", "--context other", "--kubeconfig DIR/clusters --context other"},
-		{"clusters:DIR/more", "", "--context test"},
-		{"", "", "--kubeconfig DIR/clusters --context test"},
-		{"more", "--kubeconfig clusters", "--kubeconfig DIR/clusters --context test"},
-		{"clusters", "--config a.yaml --source-token-file b --source-application-key-file c --source-ca-file d", "--kubeconfig DIR/clusters --context test " +
-			"--config DIR/a.yaml --source-token-file DIR/b --source-application-key-file DIR/c --source-ca-file DIR/d"},
+		{"clusters", "", "--context test"},
+		{"clusters", "--context other", "--context other"},
+		{"more", "--kubeconfig clusters", "--kubeconfig clusters --context test"},
+		{"clusters", "--config a.yaml --source-token-file b --source-application-key-file c --source-ca-file d",
+			"--context test --config a.yaml --source-token-file b --source-application-key-file c --source-ca-file d"},
 	} {
-		t.Setenv("KUBECONFIG", strings.ReplaceAll(tt.env, "DIR", dir))
+		t.Setenv("KUBECONFIG", tt.env)
 		o := &uiOptions{cluster: kubectl.NewFlags()}
 		command := &cobra.Command{}
 		o.cluster.AddTo(command.Flags())
@@ -64,7 +56,7 @@ func TestUI_Commands(t *testing.T) {
 		if err := o.openCluster(command, &options); err == nil {
 			t.Error("there is a cluster")
 		}
-		got, want := cluster.Plugin("top", options.Flags...).For(options.Chosen), "kubectl plimsoll top "+strings.ReplaceAll(tt.want, "DIR", dir)
+		got, want := cluster.Plugin("top", options.Flags...).For(options.Chosen), "kubectl plimsoll top "+tt.want
 		if got != want {
 			t.Errorf("KUBECONFIG=%s ui %s:\ngot  %s\nwant %s", tt.env, tt.flags, got, want)
 		}

@@ -4,8 +4,6 @@ package kubectl
 import (
 	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
@@ -42,14 +39,12 @@ func (f *Flags) AddConnectionTo(flags *pflag.FlagSet) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"},
 			flag.Name)
 	})
-	markGlobal(kube)
 	flags.AddFlagSet(kube)
 }
 
 // AddTo adds all flags.
-func (f *Flags) AddTo(all *pflag.FlagSet) {
-	f.AddConnectionTo(all)
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+func (f *Flags) AddTo(flags *pflag.FlagSet) {
+	f.AddConnectionTo(flags)
 	flags.StringVar(&f.Configuration.File, "config", "",
 		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
 	flags.StringVar(&f.Configuration.Scheduler, "scheduler", "",
@@ -64,8 +59,6 @@ func (f *Flags) AddTo(all *pflag.FlagSet) {
 		"PEM file of the authority that signed the certificate of the source of load")
 	flags.StringVar(&f.Source.HTTPConfigFile, "source-http-config-file", "",
 		"file of Prometheus' HTTP client configuration for the source of load, in place of the two files above")
-	markGlobal(flags)
-	all.AddFlagSet(flags)
 }
 
 // Context returns the context of the kubeconfig in use; empty if there is none.
@@ -111,28 +104,6 @@ func (f *Flags) chosen() cluster.Chosen {
 	return cluster.ChosenBy(flags)
 }
 
-// Pin sets the flags, and more files, so that printed commands choose the same in any shell. Its directory and environment may be
-// others, and the current context may change.
-func (f *Flags) Pin(more ...*string) {
-	*f.Kube.Context = f.Context()
-	files := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
-	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
-	if len(files) == 0 {
-		files = []string{clientcmd.RecommendedHomeFile}
-	}
-	if *f.Kube.KubeConfig == "" && *f.Kube.Context != "" && len(files) == 1 { // --kubeconfig takes one
-		*f.Kube.KubeConfig = files[0]
-	}
-	for _, file := range append(more,
-		f.Kube.KubeConfig, f.Kube.CAFile, f.Kube.CertFile, f.Kube.KeyFile,
-		&f.Configuration.File, &f.Source.TokenFile, &f.Source.ApplicationKeyFile, &f.Source.CAFile, &f.Source.HTTPConfigFile,
-	) {
-		if absolute, err := filepath.Abs(*file); err == nil && *file != "" {
-			*file = absolute
-		}
-	}
-}
-
 // FoundBy returns the function that a command calls with the configuration that it found.
 func FoundBy(cmd *cobra.Command, c *cluster.Connection) func(*cluster.Configuration) {
 	return func(found *cluster.Configuration) {
@@ -157,19 +128,6 @@ func warnOfOtherMinor(cmd *cobra.Command, chosen cluster.Chosen, kubernetes stri
 func inCluster(kubeConfig *rest.Config, ofPod func() (*rest.Config, error)) bool {
 	own, err := ofPod()
 	return err == nil && kubeConfig.Host == own.Host && kubeConfig.BearerTokenFile == own.BearerTokenFile
-}
-
-// globalAnnotation marks flags that the options command shows, in place of the help of each command.
-const globalAnnotation = "global"
-
-func markGlobal(flags *pflag.FlagSet) {
-	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{globalAnnotation: {}} })
-}
-
-// IsGlobal reports whether the flag is one of Flags.
-func IsGlobal(f *pflag.Flag) bool {
-	_, ok := f.Annotations[globalAnnotation]
-	return ok
 }
 
 // NoArgs is cobra.NoArgs, with an OptionError.

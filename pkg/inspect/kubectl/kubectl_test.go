@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
@@ -45,18 +44,6 @@ func TestChosen(t *testing.T) {
 		check.OK(t, command.ParseFlags(strings.Fields(args)))
 		check.Equal(t, "For", "kubectl "+args+" get nodes", cluster.Kubectl("get", "nodes").For(flags.chosen()))
 	}
-}
-
-// Commands are copied into a terminal with another working directory.
-func TestPin_Files(t *testing.T) {
-	t.Chdir(t.TempDir())
-	dir := check.Value(os.Getwd())(t)
-	more, flags, command := "free.yaml", NewFlags(), &cobra.Command{}
-	flags.AddConnectionTo(command.Flags())
-	check.OK(t, command.ParseFlags(strings.Fields("--kubeconfig k --certificate-authority ca --client-certificate crt --client-key key")))
-	flags.Pin(&more)
-	got := []string{more, *flags.Kube.KubeConfig, *flags.Kube.CAFile, *flags.Kube.CertFile, *flags.Kube.KeyFile}
-	check.Equal(t, "files", []string{dir + "/free.yaml", dir + "/k", dir + "/ca", dir + "/crt", dir + "/key"}, got)
 }
 
 func TestInCluster(t *testing.T) {
