@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -25,19 +24,10 @@ import (
 // Chosen are the values of kubectl's flags that chose the cluster and the user, by the flags' names without dashes.
 type Chosen map[string][]string
 
-// ofKubectl are the flags that choose a cluster and a user, in the order of printed commands. ofHelm are Helm's names of them.
+// ofKubectl are the flags that choose a cluster and a user, in the order of printed commands.
 var ofKubectl = []string{
 	"kubeconfig", "context", "cluster", "server", "tls-server-name", "certificate-authority", "insecure-skip-tls-verify",
 	"user", "client-certificate", "client-key", "as", "as-uid", "as-group",
-}
-
-// granting lacks the flags of impersonation: a user who lacks a permission cannot grant it.
-var granting = ofKubectl[:10]
-
-var ofHelm = map[string]string{
-	"kubeconfig": "kubeconfig", "context": "kube-context", "server": "kube-apiserver", "tls-server-name": "kube-tls-server-name",
-	"certificate-authority": "kube-ca-file", "insecure-skip-tls-verify": "kube-insecure-skip-tls-verify", "as": "kube-as-user",
-	"as-group": "kube-as-group",
 }
 
 // ChosenBy returns the flags that have a value. Secrets, such as --token, are left out.
@@ -56,15 +46,13 @@ func ChosenBy(flags *pflag.FlagSet) Chosen {
 	return chosen
 }
 
-// flags returns the flags with these names, as arguments after a space. A program with other names has those of renamed alone.
-func (c Chosen) flags(names []string, renamed map[string]string) string {
+// flags returns the flags with these names, as arguments after a space.
+func (c Chosen) flags(names []string) string {
 	var b strings.Builder
 	for _, name := range names {
 		for _, value := range c[name] {
-			if flag := renamed[name]; flag != "" || renamed == nil {
-				separator := map[bool]string{true: "=", false: " "}[value == "true"] // a boolean needs the equals sign
-				b.WriteString(" --" + cmp.Or(flag, name) + separator + text.ShellQuote(value))
-			}
+			separator := map[bool]string{true: "=", false: " "}[value == "true"] // a boolean needs the equals sign
+			b.WriteString(" --" + name + separator + text.ShellQuote(value))
 		}
 	}
 	return b.String()
@@ -110,11 +98,12 @@ func (c Command) With(args ...string) Command {
 // Into writes the output of the last call to the file.
 func (c Command) Into(file string) Command { return c + Command(" > "+text.ShellQuote(file)) }
 
-// For returns the command as text, with the flags that choose the cluster.
+// For returns the command as text, with the flags that choose the cluster. Helm's are the common ones.
 func (c Command) For(chosen Chosen) string {
-	return strings.NewReplacer(
-		kubectlMark, chosen.flags(ofKubectl, nil), grantingMark, chosen.flags(granting, nil), helmMark, chosen.flags(ofKubectl, ofHelm),
-	).Replace(string(c))
+	withoutUser := chosen.flags(ofKubectl[:10]) // a user who lacks a permission cannot grant it
+	ofHelm := strings.NewReplacer(" --context ", " --kube-context ", " --as ", " --kube-as-user ")
+	helm := ofHelm.Replace(chosen.flags([]string{"kubeconfig", "context", "as"}))
+	return strings.NewReplacer(kubectlMark, chosen.flags(ofKubectl), grantingMark, withoutUser, helmMark, helm).Replace(string(c))
 }
 
 // flagsWith returns the flags that have a value, as arguments.
