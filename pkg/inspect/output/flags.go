@@ -3,8 +3,6 @@ package output
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,30 +13,23 @@ import (
 )
 
 // Flags say how results are printed.
-type Flags struct {
-	Format string
-	// formats are those without a template.
-	formats []string
+type Flags struct{ Format string }
+
+const formats = "table, wide, json, yaml, jsonpath=TEMPLATE or go-template=TEMPLATE"
+
+// AddTo adds the flag.
+func (f *Flags) AddTo(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.Format, "output", "o", Table, formats)
 }
 
-// AddTo adds the flag. more are formats that only this command has.
-func (f *Flags) AddTo(flags *pflag.FlagSet, more ...string) {
-	f.formats = append([]string{Table, Wide, JSON, YAML}, more...)
-	flags.StringVarP(&f.Format, "output", "o", Table, f.allowed())
-}
-
-func (f *Flags) allowed() string {
-	return strings.Join(f.formats, ", ") + ", jsonpath=TEMPLATE or go-template=TEMPLATE"
-}
-
-// Validate returns an OptionError for a format that the command does not have.
+// Validate returns an OptionError for an unknown format.
 func (f *Flags) Validate() error {
-	if slices.Contains(f.formats, f.Format) {
+	if f.IsTable() || f.Format == JSON || f.Format == YAML {
 		return nil
 	}
 	_, err := genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(f.Format)
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		err = fmt.Errorf("%q; write %s", f.Format, f.allowed())
+		err = fmt.Errorf("%q; write %s", f.Format, formats)
 	}
 	if err != nil {
 		return cluster.OptionErrorf("--output: %w", err)

@@ -1,4 +1,4 @@
-// Package output prints results as tables, JSON, YAML or names, or by a template.
+// Package output prints results as tables, JSON or YAML, or by a template.
 package output
 
 import (
@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
-
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // ErrProblems ends a command that has found something, and has printed it.
@@ -26,7 +24,6 @@ const (
 	Wide  = "wide"
 	JSON  = "json"
 	YAML  = "yaml"
-	Names = "name"
 )
 
 // Result is a pointer to a value with JSON tags. docs/json.md lists the fields of each kind.
@@ -34,11 +31,8 @@ type Result interface {
 	JSONKind() string
 }
 
-// Write writes a result in the format: JSON, YAML, Names or a template of kubectl.
+// Write writes a result in the format: JSON, YAML or a template of kubectl.
 func Write(w io.Writer, format string, result Result) error {
-	if format == Names {
-		return writeNames(w, result)
-	}
 	object, err := Marshal(result)
 	if err != nil {
 		return err
@@ -126,18 +120,4 @@ func fillFields(v reflect.Value) {
 			fillLists(field)
 		}
 	}
-}
-
-// writeNames writes the nodes that a result lists, as kubectl get -o name.
-func writeNames(w io.Writer, result Result) error {
-	nodes, ok := result.(interface{ NodeNames() []string })
-	if !ok {
-		return fmt.Errorf("%s lists no nodes", result.JSONKind())
-	}
-	for _, name := range nodes.NodeNames() {
-		if _, err := fmt.Fprintf(w, "node/%s\n", text.Escape(name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -22,8 +22,6 @@ type result struct {
 
 func (*result) JSONKind() string { return "Result" }
 
-func (r *result) NodeNames() []string { return r.Names }
-
 func (r *result) print(p *terminal.Printer) { p.Printf("%s\n", r.Names[0]) }
 
 func written(t *testing.T, format string, result output.Result) string {
@@ -39,7 +37,6 @@ func TestWrite_Formats(t *testing.T) {
 		output.JSON: "{\n  \"apiVersion\": \"inspect.plimsoll.io/v1\",\n  \"kind\": \"Result\",\n  \"names\": [\n    \"a\"\n  ],\n" +
 			"  \"others\": [\n    []\n  ],\n  \"nested\": []\n}\n",
 		output.YAML:                      "apiVersion: inspect.plimsoll.io/v1\nkind: Result\nnames:\n- a\nnested: []\nothers:\n- []\n",
-		output.Names:                     "node/a\n",
 		"jsonpath={.kind} {.names[0]}":   "Result a",
 		"go-template={{index .names 0}}": "a",
 	} {
@@ -48,7 +45,7 @@ func TestWrite_Formats(t *testing.T) {
 	check.Equal(t, "a list in a list", "[]", written(t, "jsonpath={.nested[0].names}", &result{Nested: []*result{{}}}))
 }
 
-// Print writes the format alone. Validate refuses formats of other commands.
+// Print writes the format alone. Validate refuses unknown formats.
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]string{"": "a\n", "-o jsonpath={.names[0]}": "a"} {
 		var f output.Flags

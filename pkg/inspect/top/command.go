@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -36,8 +35,7 @@ func Command(origins cluster.ReadOrigins) *cobra.Command {
 	command.AddCommand(o.nodesCommand(), o.podsCommand())
 	flags := command.PersistentFlags()
 	o.cluster.AddTo(flags)
-	o.output.AddTo(flags, output.Names)
-	flags.Lookup("output").Usage += "; name is for nodes alone"
+	o.output.AddTo(flags)
 	AddViewTo(flags, &o.view)
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command
@@ -151,9 +149,6 @@ func (o *topOptions) runPods(cmd *cobra.Command, nodes []string) error {
 	if o.top < 0 {
 		return cluster.OptionErrorf("--top: %d; write 0 for all pods, or more", o.top)
 	}
-	if o.output.Format == output.Names {
-		return cluster.OptionErrorf("--output: names lack the namespaces of the pods; write -o '%s' | xargs -L1 kubectl get", podNames)
-	}
 	s, err := o.open(cmd)
 	if err != nil {
 		return err
@@ -175,9 +170,6 @@ func (o *topOptions) runPods(cmd *cobra.Command, nodes []string) error {
 	return o.print(cmd, pods, pods.Title()+title, pods.Notes(), func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
 }
 
-// podNames is the format that prints kubectl's arguments for each pod, one a line.
-const podNames = `jsonpath={range .pods[*]}-n {.namespace} pod/{.name}{"\n"}{end}`
-
 // print prints a table with its title and notes on standard error.
 func (o *topOptions) print(
 	cmd *cobra.Command, result output.Result, title string, notes []string, table func(*terminal.Printer),
@@ -196,8 +188,3 @@ func (o *topOptions) print(
 func (*Nodes) JSONKind() string { return "NodeLoads" }
 
 func (*Pods) JSONKind() string { return "PodLoads" }
-
-// NodeNames returns the names for the output format name.
-func (n *Nodes) NodeNames() []string {
-	return text.Each(n.Nodes, func(r *Row) string { return r.Name })
-}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -40,7 +39,7 @@ func Command() *cobra.Command {
 	}
 	flags := command.Flags()
 	o.cluster.AddTo(flags)
-	o.output.AddTo(flags, output.Names)
+	o.output.AddTo(flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.IntVar(&o.scenario.Fewer, "fewer", 0, "number of running pods of the workload to remove, in place of placing its pods")
@@ -147,11 +146,6 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 }
 
 func (*Report) JSONKind() string { return "WhatIf" }
-
-// NodeNames returns the names for the output format name.
-func (r *Report) NodeNames() []string {
-	return text.Each(r.Outcomes[0].Nodes, func(n ChangedNode) string { return n.Name })
-}
 
 const whatIfHelp = `Places pods in a copy of the cluster in memory, by the scheduler's own code and configuration. Shows where
 they go, the load of each node, and the nodes that cross their load line. Says why other pods do not fit.
