@@ -184,25 +184,31 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 	return objects, err
 }
 
-// Informers returns informers of the objects that the scheduler and the plugins read, without starting them. It leaves out kinds
-// that an older API server lacks and, as the scheduler does, pods that have ended.
+// Informers returns NewInformers of the objects that the scheduler and the plugins read, without starting them. It leaves out
+// kinds that an older API server lacks.
 func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 	served, err := c.servedKinds()
 	if err != nil {
 		return nil, err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(program.WithoutManagedFields))
-	factory.InformerFor(&corev1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			func(options *metav1.ListOptions) { options.FieldSelector = UnfinishedPods })
-	})
+	factory := NewInformers(c.Client)
 	for _, k := range served {
 		if _, err := factory.ForResource(k.GroupVersion().WithResource(k.Resource)); err != nil {
 			return nil, err
 		}
 	}
 	return factory, nil
+}
+
+// NewInformers returns a factory of informers that drop managed fields and leave out pods that have ended.
+func NewInformers(client kubernetes.Interface) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(program.WithoutManagedFields))
+	factory.InformerFor(&corev1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			func(options *metav1.ListOptions) { options.FieldSelector = UnfinishedPods })
+	})
+	return factory
 }
 
 // Informed returns the permissions that Informers needs.

@@ -10,14 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -25,103 +22,53 @@ import (
 // Objects are the nodes of a cluster and its pods that have not ended. They are watched: after the first list, only
 // changes are read.
 type Objects struct {
-	clock  clock.PassiveClock
-	stores []cache.Store
+	clock       clock.PassiveClock
+	nodes, pods cache.Store
 
 	mu sync.Mutex
-	// followers get each change. The first one follows for the simulation, and a second one for the simulation that is being opened.
-	followers []*sim.Follower
-	// waits are the pods that wait for a node, by namespace/name.
-	waits map[string]*corev1.Pod
+	// follower gets each change after the first list; nil until then.
+	follower *sim.Follower
 	// failed is when a list or a watch failed last, and err why.
 	failed time.Time
 	err    error
 }
 
-// watchedKinds are the kinds of the stores.
-var watchedKinds = []string{"Node", "Pod"}
+// listFirst makes informers list objects before they watch them: a watch that cannot start is retried silently.
+type listFirst struct{ kubernetes.Interface }
+
+// IsWatchListSemanticsUnSupported is what informers ask their client.
+func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{clock: c, waits: map[string]*corev1.Pod{}}
+	factory := cluster.NewInformers(listFirst{conn.Client})
+	nodes, pods := factory.Core().V1().Nodes().Informer(), factory.Core().V1().Pods().Informer()
+	o := &Objects{clock: c, nodes: nodes.GetStore(), pods: pods.GetStore()}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	core := conn.Client.CoreV1()
-	// failed notes why a list or a watch failed.
-	failed := func(verb, resource string, err error) {
-		if err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return // it is listed anew
-		}
-		err = fmt.Errorf("%s %s: %w", verb, resource, err)
-		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf("%w; grant it: %s", err, conn.Grant(ctx, "list,watch", "", resource))
-		}
-		o.fail(err)
-		stop(err)
-	}
-	var informers []cache.SharedIndexInformer
 	var synced []cache.InformerSynced
-	for i, listWatcher := range []listWatch{
-		{newListWatch("nodes", "", failed, core.Nodes().List, core.Nodes().Watch)},
-		{newListWatch("pods", cluster.UnfinishedPods, failed, core.Pods("").List, core.Pods("").Watch)},
-	} {
-		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[i]
-		watched := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
-		o.stores, informers = append(o.stores, watched.GetStore()), append(informers, watched)
-		handler, err := watched.AddEventHandler(sim.Handler(o.change))
-		if err := errors.Join(err, watched.SetTransform(program.WithoutManagedFields),
-			watched.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
+	for resource, informer := range map[string]cache.SharedIndexInformer{"nodes": nodes, "pods": pods} {
+		handler, err := informer.AddEventHandler(sim.Handler(o.change))
+		failed := func(_ context.Context, _ *cache.Reflector, err error) {
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				return // it is listed anew
+			}
+			if apierrors.IsForbidden(err) {
+				err = fmt.Errorf("%w; grant it: %s", err, conn.Grant(ctx, "list,watch", "", resource))
+			}
+			o.fail(err)
+			stop(err)
+		}
+		if err := errors.Join(err, informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 			return nil, err
 		}
-		synced = append(synced, watched.HasSynced, handler.HasSynced)
+		synced = append(synced, handler.HasSynced)
 	}
-	for _, watched := range informers {
-		go watched.RunWithContext(ctx)
-	}
+	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(listing.Done(), synced...) {
 		return nil, context.Cause(listing)
 	}
 	return o, nil
-}
-
-// listWatch makes the reflector list objects first. If a watch cannot start, the reflector retries silently, and treats a timeout
-// as its normal end.
-type listWatch struct{ *cache.ListWatch }
-
-// IsWatchListSemanticsUnSupported makes the reflector list first.
-func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
-
-// newListWatch lists and watches what a field selector selects of a resource. It calls failed with each result, because the
-// reflector retries some failures without calling its handler.
-func newListWatch[L runtime.Object](
-	resource, selector string, failed func(verb, resource string, err error),
-	list func(context.Context, metav1.ListOptions) (L, error),
-	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
-) *cache.ListWatch {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-			l.FieldSelector = selector
-			if l.Limit > 0 {
-				l.ResourceVersion = "" // else the API server may ignore the limit, and sends all at once
-			}
-			all, err := list(ctx, l)
-			failed("list", resource, err)
-			if err != nil {
-				return nil, err
-			}
-			// The reflector transforms objects only once it has all pages.
-			return all, meta.EachListItem(all, func(object runtime.Object) error {
-				_, err := program.WithoutManagedFields(object)
-				return err
-			})
-		},
-		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-			l.FieldSelector = selector
-			events, err := follow(ctx, l)
-			failed("watch", resource, err)
-			return events, err
-		},
-	}
 }
 
 func (o *Objects) fail(err error) {
@@ -134,50 +81,39 @@ func (o *Objects) fail(err error) {
 func (o *Objects) change(object runtime.Object, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, f := range o.followers {
-		f.Note(object, gone)
+	if o.follower != nil {
+		o.follower.Note(object, gone)
 	}
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	name := pod.Namespace + "/" + pod.Name
-	if !gone && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
-		o.waits[name] = pod
-		return
-	}
-	delete(o.waits, name)
 }
 
 // follow returns all objects for sim.Options, and a follower of later changes for a simulation of these objects.
 func (o *Objects) follow() ([]runtime.Object, *sim.Follower) {
-	f := &sim.Follower{}
 	o.mu.Lock()
-	o.followers = append(o.followers, f)
+	o.follower = &sim.Follower{}
 	o.mu.Unlock()
-	var all []runtime.Object
-	for kind := range o.stores {
-		all = append(all, o.ofKind(kind)...)
-	}
-	return all, f
+	return slices.Concat(sorted(o.nodes), sorted(o.pods)), o.follower
 }
 
-func (o *Objects) leave(f *sim.Follower) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.followers = slices.DeleteFunc(o.followers, func(other *sim.Follower) bool { return other == f })
-}
-
-func (o *Objects) ofKind(kind int) []runtime.Object {
-	names := o.stores[kind].ListKeys()
+func sorted(store cache.Store) []runtime.Object {
+	names := store.ListKeys()
 	slices.Sort(names)
 	objects := make([]runtime.Object, 0, len(names))
 	for _, name := range names {
-		if object, exists, err := o.stores[kind].GetByKey(name); exists && err == nil {
+		if object, exists, err := store.GetByKey(name); exists && err == nil {
 			objects = append(objects, object.(runtime.Object))
 		}
 	}
 	return objects
+}
+
+// waitingPods returns the pods that wait for a node.
+func (o *Objects) waitingPods() (waiting []*corev1.Pod) {
+	for _, object := range o.pods.List() {
+		if pod := object.(*corev1.Pod); pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			waiting = append(waiting, pod)
+		}
+	}
+	return waiting
 }
 
 // retryInterval is a little more than the longest time between two tries of a list or watch that fails.

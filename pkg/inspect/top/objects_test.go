@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,75 +104,6 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	}
 }
 
-// A second scheduler begins with the objects of the first, and gets what changed meanwhile.
-func TestObjects_Follow(t *testing.T) {
-	ctx := t.Context()
-	client := fake.NewClientset(node("a"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
-	objects, err := Watch(ctx, connection(client), clock.RealClock{})
-	check.OK(t, err)
-	simulate := func(all []runtime.Object) *sim.Scheduler {
-		t.Helper()
-		s := check.Value(sim.New(ctx, sim.Options{
-			Configuration: profiles(t, byThreshold), Objects: all,
-			Plugins: plugins.NewRegistry(loads{}.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-		}))(t)
-		return s
-	}
-	podsOf := func(s *sim.Scheduler) string {
-		t.Helper()
-		infos := check.Value(s.NodeInfos(ctx))(t)
-		var names []string
-		for _, p := range infos[0].GetPods() {
-			names = append(names, p.GetPod().Name)
-		}
-		slices.Sort(names)
-		return strings.Join(names, ", ")
-	}
-	all, firstFollower := objects.follow()
-	first := simulate(all)
-	all, secondFollower := objects.follow()
-	check.OK(t, client.CoreV1().Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{}))
-	_, err = client.CoreV1().Pods("ns").Create(ctx, pod("r", "a", "1", "1Gi", -1), metav1.CreateOptions{})
-	check.OK(t, err)
-	for deadline := time.Now().Add(patience); podsOf(first) != "q, r"; time.Sleep(time.Millisecond) {
-		check.OK(t, firstFollower.Apply(first))
-		if time.Now().After(deadline) {
-			t.Fatalf("pods of the first: %s, want q, r", podsOf(first))
-		}
-	}
-	second := simulate(all)
-	check.Equal(t, "pods of the second at first", "p, q", podsOf(second))
-	check.OK(t, secondFollower.Apply(second))
-	check.Equal(t, "pods of the second", "q, r", podsOf(second))
-	objects.leave(firstFollower)
-	check.Equal(t, "followers, want the second", 1, len(objects.followers))
-}
-
-// Pages are smaller than all objects at once, and compacted on arrival. The API server ignores limits at resource version 0.
-func TestListWatch_Pages(t *testing.T) {
-	var asked metav1.ListOptions
-	listed := &corev1.PodList{Items: []corev1.Pod{*pod("p", "a", "1", "1Gi", -1)}}
-	listed.Items[0].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
-	listWatcher := newListWatch("pods", "selector", func(string, string, error) {},
-		func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-			asked = o
-			return listed, nil
-		}, nil)
-	for _, test := range []struct{ given, want metav1.ListOptions }{
-		{metav1.ListOptions{Limit: 500, ResourceVersion: "0"}, metav1.ListOptions{Limit: 500}},
-		{metav1.ListOptions{Limit: 500, Continue: "c"}, metav1.ListOptions{Limit: 500, Continue: "c"}},
-		{metav1.ListOptions{ResourceVersion: "0"}, metav1.ListOptions{ResourceVersion: "0"}},
-	} {
-		test.want.FieldSelector = "selector"
-		if _, err := listWatcher.ListWithContext(t.Context(), test.given); err != nil || asked != test.want {
-			t.Errorf("%v, asked %+v, want %+v", err, asked, test.want)
-		}
-	}
-	if fields := listed.Items[0].ManagedFields; fields != nil {
-		t.Errorf("the page has managed fields %v", fields)
-	}
-}
-
 func TestWatch_Forbidden(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -195,7 +125,7 @@ func TestWatch_Unreachable(t *testing.T) {
 		check.OK(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err = Watch(ctx, connection(client), clock.RealClock{})
-		if ctx.Err() != nil || err == nil || !strings.HasPrefix(err.Error(), "list ") {
+		if ctx.Err() != nil || err == nil || !strings.HasPrefix(err.Error(), "failed to list ") {
 			t.Errorf("%s: %v, context: %v; want the error of a list", name, err, ctx.Err())
 		}
 		cancel()

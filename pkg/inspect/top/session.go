@@ -1,7 +1,6 @@
 package top
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +8,8 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -23,22 +19,17 @@ import (
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
 type Session struct {
-	*simulation
-	objects *Objects
+	configuration *cluster.Configuration
+	cluster       *cluster.Cluster
+	reader        *Reader
+	objects       *Objects
 	// follower has the changes of objects that are not simulated yet.
 	follower *sim.Follower
 	clock    clock.PassiveClock
-	// find reads the configuration, and simulate opens a simulation of it with the objects.
-	find     func() (*cluster.Configuration, error)
-	simulate func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error)
-	// configurationRead is when the last read of the configuration began; zero asks for one. configurationErr is why the read failed,
-	// or the simulation of the configuration.
-	configurationRead time.Time
-	configurationErr  error
-	// background delivers the function that Update calls when work in the background has ended; nil if none runs.
-	background chan func()
-	// opening is whether the work in the background opens a simulation.
-	opening bool
+	// find reads the configuration. outdated says why the session's configuration is not the present one, or may not be, as of checked.
+	find     func(context.Context) (*cluster.Configuration, error)
+	checked  time.Time
+	outdated error
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
 	client             kubernetes.Interface
@@ -49,18 +40,6 @@ type Session struct {
 	// groups are the pod groups of waiting pods, read at groupsRead.
 	groups     cluster.PodGroups
 	groupsRead time.Time
-	// probed is when the API server was last probed, and responded when it last responded. probeErr is the error of the last probe.
-	probed, responded time.Time
-	probeErr          error
-}
-
-// simulation is a configuration, and the cluster that is scheduled by it.
-type simulation struct {
-	configuration *cluster.Configuration
-	cluster       *cluster.Cluster
-	reader        *Reader
-	// end ends the cluster's goroutines.
-	end context.CancelFunc
 }
 
 // Open reads the load of a cluster for the first time. Watches and goroutines end with ctx.
@@ -68,23 +47,10 @@ func Open(
 	ctx context.Context, c *cluster.Connection, configuration cluster.ConfigurationOptions, source cluster.SourceOptions, o Options,
 ) (*Session, error) {
 	s := &Session{clock: clock.RealClock{}, client: c.Client, readOrigins: o.Origins}
-	s.find = func() (*cluster.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
-	s.simulate = func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error) {
-		ctx, end := context.WithCancel(ctx)
-		opened, err := c.Open(ctx, cluster.Options{
-			Configuration: of.Decoded, Workload: of.Workload, Objects: objects, Source: source, IgnoreExtenders: true,
-		})
-		var reader *Reader
-		if err == nil {
-			reader, err = New(opened.Scheduler, of.Decoded.Profiles, o)
-		}
-		if err != nil {
-			end()
-			return nil, fmt.Errorf("%s: %w", of.Origin, err)
-		}
-		return &simulation{of, opened, reader, end}, nil
+	s.find = func(ctx context.Context) (*cluster.Configuration, error) {
+		return c.ValidConfiguration(ctx, configuration)
 	}
-	found, err := s.find()
+	found, err := s.find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,32 +58,39 @@ func Open(
 		return nil, err
 	}
 	objects, follower := s.objects.follow()
-	s.follower = follower
-	if s.simulation, err = s.simulate(found, objects); err != nil {
-		return nil, err
+	s.configuration, s.follower = found, follower
+	s.cluster, err = c.Open(ctx, cluster.Options{
+		Configuration: found.Decoded, Workload: found.Workload, Objects: objects, Source: source, IgnoreExtenders: true,
+	})
+	if err == nil {
+		s.reader, err = New(s.cluster.Scheduler, found.Decoded.Profiles, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", found.Origin, err)
 	}
 	now := s.clock.Now()
-	s.refreshed, s.learned, s.probed, s.responded, s.configurationRead = now, now, now, now, now
+	s.refreshed, s.learned, s.checked = now, now, now
 	return s, nil
 }
 
 // Held returns the present objects of a kind that the session watches, sorted by name; nil of other kinds. It is safe for
 // concurrent use.
 func (s *Session) Held(kind string) []runtime.Object {
-	i := slices.Index(watchedKinds, kind)
-	if i < 0 {
-		return nil
+	switch kind {
+	case "Node":
+		return sorted(s.objects.nodes)
+	case "Pod":
+		return sorted(s.objects.pods)
 	}
-	return s.objects.ofKind(i)
+	return nil
 }
 
 // Update applies changes of objects, and reads load that is due. It reports whether it read load.
 func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
-	s.reconfigure()
+	s.compareConfiguration(ctx)
 	if err := s.follower.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
-	s.probe(ctx)
 	now := s.clock.Now()
 	switch {
 	case now.Sub(s.learned) >= cluster.StatisticsInterval:
@@ -136,7 +109,7 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 // simulates exactly the given configuration, Lend returns false and does not call use.
 func (s *Session) Lend(of *cluster.Configuration, use func(*cluster.Cluster) error) (lent bool, err error) {
 	if len(of.Decoded.Extenders) > 0 || !apiequality.Semantic.DeepEqual(of.Decoded, s.configuration.Decoded) {
-		s.configurationRead = time.Time{} // Update reads it
+		s.checked = time.Time{} // Update tells
 		return false, nil
 	}
 	if err := s.follower.Apply(s.cluster.Scheduler); err != nil {
@@ -145,79 +118,23 @@ func (s *Session) Lend(of *cluster.Configuration, use func(*cluster.Cluster) err
 	return true, use(s.cluster)
 }
 
-// configurationInterval is the time between two reads of the configuration.
-const configurationInterval = time.Minute
-
-// reconfigure reads the configuration when that is due, and simulates it anew if it has changed. Both happen in the background.
-func (s *Session) reconfigure() {
-	select {
-	case finish := <-s.background:
-		s.background = nil
-		finish()
-	default:
-	}
-	if s.background != nil || s.clock.Since(s.configurationRead) < configurationInterval {
-		return
-	}
-	s.configurationRead = s.clock.Now()
-	s.inBackground(func() (finish func()) {
-		found, err := s.find()
-		return func() {
-			if s.configurationErr = err; err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
-				s.reopen(found)
-			}
-		}
-	})
-}
-
-func (s *Session) inBackground(work func() (finish func())) {
-	done := make(chan func(), 1)
-	s.background = done
-	go func() { done <- work() }()
-}
-
-// reopen replaces the simulation by one of the configuration.
-func (s *Session) reopen(of *cluster.Configuration) {
-	s.opening = true
-	objects, follower := s.objects.follow()
-	s.inBackground(func() (finish func()) {
-		opened, err := s.simulate(of, objects)
-		return func() {
-			if s.opening, s.configurationErr = false, err; err != nil {
-				s.objects.leave(follower)
-				return
-			}
-			s.objects.leave(s.follower)
-			s.end()
-			s.simulation, s.follower = opened, follower
-			s.refreshed, s.learned = s.clock.Now(), s.clock.Now()
-		}
-	})
-}
-
-// probe probes the API server now and then. A watch on a server that hangs fails only after minutes.
-func (s *Session) probe(ctx context.Context) {
-	const interval, timeout = 10 * time.Second, 3 * time.Second
-	if s.clock.Since(s.probed) < interval {
+// compareConfiguration reads now and then whether the configuration is still that of the session.
+func (s *Session) compareConfiguration(ctx context.Context) {
+	const interval, timeout = time.Minute, 3 * time.Second
+	if s.clock.Since(s.checked) < interval {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := s.client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
-	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-		err = nil // a refusal is an answer
+	found, err := s.find(ctx)
+	if err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
+		err = errors.New("it has changed since; start kubectl plimsoll again")
 	}
-	s.probed, s.probeErr = s.clock.Now(), err
-	if err == nil {
-		s.responded = s.probed
-	}
+	s.checked, s.outdated = s.clock.Now(), err
 }
 
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
-	if s.opening {
-		lines = append(lines, "The scheduler's configuration has changed. These figures are of the earlier one, and change soon.")
-	}
 	if why := s.cluster.NotServed(); why != "" {
 		lines = append(lines, why)
 	}
@@ -231,12 +148,10 @@ func (s *Session) problems() (lines []string) {
 			lines = append(lines, "Cannot read "+statistics.Label+": "+err.Error())
 		}
 	}
-	if err := cmp.Or(s.probeErr, s.objects.Err()); err != nil {
-		lines = append(lines, fmt.Sprintf("Cannot read the API server, which last answered %s ago: %v",
-			duration.HumanDuration(s.clock.Since(s.responded)), err))
-	} else if s.configurationErr != nil {
-		lines = append(lines,
-			"Cannot use the scheduler's new configuration. These figures are of the earlier one: "+s.configurationErr.Error())
+	if err := s.objects.Err(); err != nil {
+		lines = append(lines, "Cannot read the API server: "+err.Error())
+	} else if s.outdated != nil {
+		lines = append(lines, "These figures are of the configuration as it was at the start: "+s.outdated.Error())
 	}
 	return lines
 }

@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,12 +32,6 @@ type WaitingPod struct {
 
 // Waiting returns the pods that wait for a node, the longest first.
 func (s *Session) Waiting() []WaitingPod { return s.objects.waiting(s.groups) }
-
-func (o *Objects) waitingPods() []*corev1.Pod {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Collect(maps.Values(o.waits))
-}
 
 func (o *Objects) waiting(groups cluster.PodGroups) []WaitingPod {
 	var all []WaitingPod

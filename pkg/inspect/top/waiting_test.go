@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -58,14 +59,15 @@ func TestObjects_Waiting(t *testing.T) {
 func TestObjects_WaitsNoLonger(t *testing.T) {
 	waiting, placed, deleted := pod("p", "", "1", "1Gi", -1), pod("p", "a", "1", "1Gi", -1), pod("p", "", "1", "1Gi", -1)
 	deleted.DeletionTimestamp = new(metav1.NewTime(now))
-	o := &Objects{clock: clock.RealClock{}, waits: map[string]*corev1.Pod{}}
-	for name, end := range map[string]func(){
-		"placed": func() { o.change(placed, false) }, "being deleted": func() { o.change(deleted, false) },
-		"gone": func() { o.change(waiting, true) },
+	o := &Objects{pods: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	for name, end := range map[string]func() error{
+		"placed": func() error { return o.pods.Update(placed) }, "being deleted": func() error { return o.pods.Update(deleted) },
+		"gone": func() error { return o.pods.Delete(waiting) },
 	} {
-		o.change(waiting, false)
+		check.OK(t, o.pods.Add(waiting))
 		check.Require(t, "pods wait", 1, len(o.waiting(nil)))
-		if end(); len(o.waiting(nil)) != 0 {
+		check.OK(t, end())
+		if len(o.waiting(nil)) != 0 {
 			t.Errorf("a pod that is %s waits", name)
 		}
 	}
