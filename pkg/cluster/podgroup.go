@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // PodGroup is a group of pods that the scheduler places together, or not at all.
@@ -29,9 +30,11 @@ type PodGroup struct {
 	Missing int `json:"-"`
 	// Absent is set where pods name a group that does not exist. None of them is placed.
 	Absent bool `json:"absent,omitempty"`
+	// Partial is set where a trial leaves out constraints on the topology, or a parent group.
+	Partial bool `json:"-"`
 	// Trial is set where the waiting pods were placed together in a simulation.
 	Trial *GroupTrial `json:"trial,omitempty"`
-	// Message is String where the group is a part of a result.
+	// Message is String. Count, Try and Preempt set it.
 	Message string `json:"message"`
 
 	// Unplaced says why the scheduler did not place the group when it last tried; empty if it did, or has not tried.
@@ -63,13 +66,18 @@ func GroupKey(pod *corev1.Pod) string {
 // Of returns the pod's group; nil if it has none.
 func (g PodGroups) Of(pod *corev1.Pod) *PodGroup { return g[GroupKey(pod)] }
 
-// Add sets the minimums of groups that are to be created, by namespace/name. It has no effect where the API server has no groups.
-func (g PodGroups) Add(minimums map[string]int) {
-	for key, minimum := range minimums {
+// Add takes over groups that are to be created. It has no effect on those of pods that Of does not know.
+func (g PodGroups) Add(created PodGroups) {
+	for key, with := range created {
 		if group := g[key]; group != nil {
-			group.MinCount, group.Absent = minimum, false
+			group.MinCount, group.Partial, group.Absent = with.MinCount, with.Partial, false
 		}
 	}
+}
+
+// Waits reports whether the pod is to be placed.
+func Waits(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !podusage.HasEnded(pod)
 }
 
 // Count counts the pods anew.
@@ -86,24 +94,55 @@ func (g PodGroups) Count(pods []*corev1.Pod) {
 		switch {
 		case pod.Spec.NodeName != "":
 			group.Bound++
-		case pod.DeletionTimestamp == nil:
+		case Waits(pod):
 			if group.Waiting++; group.Waiting == 1 {
 				group.First = pod
 			}
 		}
 	}
 	for _, group := range g {
-		group.Missing = max(group.MinCount-group.Bound-group.Waiting, 0)
+		group.update()
 	}
+}
+
+// update derives fields from others.
+func (g *PodGroup) update() {
+	g.Missing = max(g.MinCount-g.Bound-g.Waiting, 0)
+	g.Message = g.String()
+}
+
+// Preempt records that a bound pod of the group was evicted, and whether it waits again.
+func (g *PodGroup) Preempt(again bool) {
+	g.Bound--
+	if again {
+		g.Waiting++
+	}
+	g.update()
 }
 
 // groupObject is what is read of a PodGroup. Its fields are the same in all versions of the API.
 type groupObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		SchedulingPolicy struct{ Gang struct{ MinCount int } }
+		SchedulingPolicy            struct{ Gang struct{ MinCount int } }
+		SchedulingConstraints       struct{ Topology []struct{ Key string } }
+		ParentCompositePodGroupName string
 	}
 	Status struct{ Conditions []metav1.Condition }
+}
+
+func (o *groupObject) setSpec(group *PodGroup) {
+	group.MinCount = o.Spec.SchedulingPolicy.Gang.MinCount
+	group.Partial = len(o.Spec.SchedulingConstraints.Topology) > 0 || o.Spec.ParentCompositePodGroupName != ""
+}
+
+// DecodePodGroup returns the group of a JSON object of any version of the API.
+func DecodePodGroup(content []byte) (*PodGroup, error) {
+	var object groupObject
+	group := &PodGroup{}
+	err := json.Unmarshal(content, &object)
+	object.setSpec(group)
+	return group, err
 }
 
 // ReadPodGroups returns the groups that pods name. If no pod names a group, ReadPodGroups sends no request. It returns no group if
@@ -142,7 +181,8 @@ func ReadPodGroups(ctx context.Context, client kubernetes.Interface, pods []*cor
 	for i := range list.Items {
 		object := &list.Items[i]
 		if group := groups[object.Namespace+"/"+object.Name]; group != nil {
-			group.Absent, group.MinCount = false, object.Spec.SchedulingPolicy.Gang.MinCount
+			group.Absent = false
+			object.setSpec(group)
 			for _, c := range object.Status.Conditions {
 				if c.Type == "PodGroupInitiallyScheduled" && c.Status == metav1.ConditionFalse {
 					group.Unplaced = text.Excerpt(c.Message)
@@ -154,11 +194,12 @@ func ReadPodGroups(ctx context.Context, client kubernetes.Interface, pods []*cor
 	return groups, err
 }
 
-// PodGroups is ReadPodGroups. If it fails, the kind is missing in the objects.
+// PodGroups is ReadPodGroups. If it fails, there are no groups, and the kind is missing in the objects.
 func (c *Connection) PodGroups(ctx context.Context, objects *Objects, pods []*corev1.Pod) PodGroups {
 	groups, err := ReadPodGroups(ctx, c.Client, pods)
 	if err != nil {
 		objects.Missing = append(objects.Missing, c.Missing(ctx, "scheduling.k8s.io", "podgroups", err))
+		return nil
 	}
 	return groups
 }
@@ -169,6 +210,7 @@ func (g *PodGroup) Try(fitting, preempted int) (placed bool) {
 	t := cmp.Or(g.Trial, &GroupTrial{})
 	g.Trial = t
 	t.Fitting += fitting
+	defer g.update()
 	if g.Bound+t.Placed+fitting < g.MinCount {
 		return false
 	}
@@ -196,10 +238,16 @@ func (g *PodGroup) String() string {
 		return name + "."
 	case t.Placed == 0:
 		return fmt.Sprintf("%s. %d of %d fit: none is placed.", name, t.Fitting, g.Waiting)
-	case t.Preempted > 0:
-		others := text.Count(t.Preempted, "other pod")
-		return fmt.Sprintf("%s. %d of %d fit and are placed, in place of %s.", name, t.Placed, g.Waiting, others)
 	default:
-		return fmt.Sprintf("%s. %d of %d fit and are placed.", name, t.Placed, g.Waiting)
+		name = fmt.Sprintf("%s. %d of %d fit", name, t.Placed, g.Waiting)
+		if g.Partial {
+			name += ", if its topology and its parent group allow it"
+		} else {
+			name += " and are placed"
+		}
+		if t.Preempted > 0 {
+			name += ", in place of " + text.Count(t.Preempted, "other pod")
+		}
+		return name + "."
 	}
 }

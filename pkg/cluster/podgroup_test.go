@@ -49,6 +49,8 @@ func TestReadPodGroups(t *testing.T) {
 		{"without the feature gate", pods, "", "", 404, 2, "", ""},
 		{"the group does not exist", pods, "v1beta1", `{"items": []}`, 200, 1, "Group shop/group does not exist: none of its 1 waiting pod is placed.", ""},
 		{"no minimum", pods, "v1beta1", strings.Replace(twenty, `"gang": {"minCount": 20}`, `"basic": {}`, 1), 200, 1, "Group shop/group: 2 bound, 1 waiting.", ""},
+		{"partly simulated: a topology", pods, "v1beta1", strings.Replace(twenty, `"minCount": 20}}`, `"minCount": 20}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}`, 1), 200, 1, "Group shop/group, minimum 20: 2 bound, 1 waiting, 17 missing: none is placed.", ""},
+		{"partly simulated: a parent", pods, "v1beta1", strings.Replace(twenty, `"minCount": 20}}`, `"minCount": 20}}, "parentCompositePodGroupName": "all"`, 1), 200, 1, "Group shop/group, minimum 20: 2 bound, 1 waiting, 17 missing: none is placed.", ""},
 		{"no permission", pods, "v1beta1", `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "podgroups is forbidden"}`, 403, 1, "Group shop/group: 2 bound, 1 waiting.", "forbidden"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,11 +78,16 @@ func TestReadPodGroups(t *testing.T) {
 			if g := groups.Of(pods[1]); g != nil {
 				got = g.String()
 				check.Equal(t, "a waiting pod", pods[2], g.First)
+				check.Equal(t, "whether a trial leaves something out", strings.HasPrefix(tt.name, "partly"), g.Partial)
 				if tt.body == twenty {
 					check.Equal(t, "why it was not placed", `no\x1b room`, g.Unplaced)
 				}
 			}
 			check.Equal(t, "the group", tt.want, got)
+			objects := &cluster.Objects{}
+			known := (&cluster.Connection{Client: client, KubeConfig: &rest.Config{}}).PodGroups(t.Context(), objects, tt.pods)
+			check.Equal(t, "missing kinds, and groups in spite of them", [2]bool{tt.err != "", false},
+				[2]bool{len(objects.Missing) == 1, tt.err != "" && known != nil})
 		})
 	}
 }
@@ -102,5 +109,8 @@ func TestPodGroup_Try(t *testing.T) {
 	g.Bound, g.Waiting = 20, 2 // two of its pods are created again
 	check.Equal(t, "one by one, pods are placed", [2]bool{true, true}, [2]bool{g.Try(1, 3), g.Try(0, 0)})
 	check.Equal(t, "the group", "Group shop/train, minimum 20: 20 bound, 2 waiting. 1 of 2 fit and are placed, in place of 3 other pods.", g.String())
+	g.Partial = true
+	check.Equal(t, "a group with a topology",
+		"Group shop/train, minimum 20: 20 bound, 2 waiting. 1 of 2 fit, if its topology and its parent group allow it, in place of 3 other pods.", g.String())
 	check.Equal(t, "the trial", cluster.GroupTrial{Fitting: 1, Placed: 1, Preempted: 3}, *g.Trial)
 }

@@ -105,7 +105,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const rows = [];
     for (const [group, members] of Map.groupBy(pods, (p) => (p.group ? p.namespace + "/" + p.group : p))) {
       const minimum = members[0].groupMinimum;
-      if (group !== members[0]) rows.push(["Group " + group, "", "", number(members.length, 0) + " waiting" + (minimum ? ", minimum " + minimum : "")]);
+      if (group !== members[0]) rows.push(["Group " + group, "", "", number(members.length, 0) + " shown" + (minimum ? ", minimum " + minimum : "")]);
       rows.push(...members.map((p) => [
         podButton(p), span(Math.max(0, (at - Date.parse(p.since)) / 1000)), p.schedulerName, [p.reason, p.message].filter(Boolean).join(": ") || "no scheduler has looked at it",
       ]));
@@ -137,7 +137,9 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const where = list(to, 3) + (to.length > 1 ? " (one at random)" : "");
     const why = (e.decision.deciding ?? []).map((d) => d.plugin);
     const decided = why.length ? ` ${list(why)} ${why.length === 1 ? "decides" : "each decide"}: without it, ${list(e.decision.deciding[0].nodesWithout, 2)} would win.` : "";
-    if (!p) return "The scheduler would take " + where + "." + decided;
+    const g = e.group;
+    const unplaced = g && (g.absent || g.bound + g.waiting < g.minCount || g.trial?.placed === 0);
+    if (!p) return (unplaced ? "If its group were placed, the scheduler would take " : "The scheduler would take ") + where + "." + decided;
     if (!p.differs) return "✓ It would go to " + p.node + " today, too." + decided;
     const present = p.ruledOutBy ? `${p.ruledOutBy} rules out ${p.node}: ${p.reason}` : p.rank ? `${p.node} has rank ${p.rank}, ${number(p.behind, 0)} points behind` : p.node + " is not in the cluster";
     return `▲ It would not go to ${p.node} today, but to ${where}. ${present}.` + decided;
@@ -193,8 +195,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       number(c.rank, 0), number(c.total, 0), ...plugins.map((p) => number(c.scores?.find((s) => s.plugin === p)?.weighted ?? 0, 0)),
     ]);
     return [
-      text("p", verdict(e), "verdict"),
       e.group && text("p", e.group.message, "group"),
+      text("p", verdict(e), "verdict"),
       facts([
         "profile " + e.profile, e.pod.phase && "phase " + e.pod.phase, "priority " + e.pod.priority,
         `${number(e.feasibleNodes, 0)} of ${plural(e.nodes, "node")} passed the filters`,

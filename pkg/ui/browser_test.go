@@ -710,7 +710,7 @@ func TestBrowserWaiting(t *testing.T) {
 	tb.WaitFor("#waiting", "late")
 	const script = `[...document.querySelectorAll("#waiting tbody tr")].map((r) => r.cells[0].textContent + "|" + r.cells[3].textContent).join("; ")`
 	const unseen = "|no scheduler has looked at it"
-	want := "Group shop/train|2 waiting, minimum 3; shop/t-0" + unseen + "; shop/t-1" + unseen + "; shop/late" + unseen
+	want := "Group shop/train|2 shown, minimum 3; shop/t-0" + unseen + "; shop/t-1" + unseen + "; shop/late" + unseen
 	if got := browser.Eval[string](tb, script); got != want {
 		t.Errorf("rows %q, want %q", got, want)
 	}

@@ -259,6 +259,7 @@ func (e environment) wantToolsKnowGroups() {
 		"Group default/more, minimum 19: 0 bound, 20 waiting. 18 of 20 fit: none is placed.")
 	e.tool(1, fmt.Sprintf(more, 18), whatIf...).wants("18 of 20 pods placed",
 		"Group default/more, minimum 18: 0 bound, 20 waiting. 18 of 20 fit and are placed.")
+	e.tool(0, fmt.Sprintf(more, 18), "explain", "-f", "-").wants("The pod belongs to group default/more: what-if -f places all of its pods.")
 	e.tool(0, "", "top", "pods").wants("Group default/train: 20 waiting, minimum 20.", "Group default/lost: 1 waiting.")
 	html := filepath.Join(e.t.TempDir(), "nodes.html")
 	e.tool(0, "", "ui", "--html", html)

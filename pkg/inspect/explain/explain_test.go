@@ -1,9 +1,12 @@
 package explain_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +27,7 @@ import (
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // byLoad has load lines of 80 and 90 %. It scores by load with a weight of 2, and by free requests with a weight of 1.
@@ -154,6 +158,76 @@ spec:
 	}
 	_, err := run("DaemonSet")
 	check.Error(t, err, "DaemonSet ns/web has a pod for each node")
+}
+
+// Of the group, a prefers node m, and leaves the four cores of node n to b, though a was nominated to n. Then c and d find no room,
+// and e, for which there is room, waits for its gate.
+func TestRun_PodGroup(t *testing.T) {
+	n, m := node("n", "4"), node("m", "1")
+	a := pod("a", "1", "1Gi").NominatedNodeName("n").NodeAffinity(&corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+			Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"m"}},
+			}},
+		}},
+	})
+	members := []*corev1.Pod{
+		a.Obj(), pod("b", "4", "1Gi").Obj(), pod("c", "1", "1Gi").Obj(), pod("d", "1", "1Gi").Obj(),
+		pod("e", "0", "1Gi").SchedulingGates([]string{"later"}).Obj(),
+	}
+	pods := []runtime.Object{}
+	for _, member := range members {
+		if !minortest.JoinPodGroup(member) {
+			t.Skip("this version of Kubernetes has no pod groups")
+		}
+		pods = append(pods, member)
+	}
+	members[0].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	minimum := 3
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api/v1/namespaces/ns/pods/a":
+			_ = json.NewEncoder(w).Encode(members[0])
+		case "/apis/scheduling.k8s.io/v1beta1/podgroups":
+			_, _ = fmt.Fprintf(w, `{"items": [{"metadata": {"namespace": "ns", "name": "group"}, "spec": {"schedulingPolicy": {"gang": {"minCount": %d}}}}]}`, minimum)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	connection := check.Value(cluster.Connect(&rest.Config{Host: server.URL}, "ns", false))(t).Holding(func(kind string) []runtime.Object {
+		return map[string][]runtime.Object{"Node": {n, m}, "Pod": pods}[kind]
+	})
+	configuration := cluster.ConfigurationOptions{
+		File: check.File(t, "configuration", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"),
+	}
+	var lent *cluster.Cluster
+	request := explain.Request{
+		Configuration: configuration, Target: explain.Target{Kind: explain.Kinds()[0], Name: "a"}, Found: func(*cluster.Configuration) {},
+		Lend: func(ctx context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {
+			if lent == nil {
+				lent = check.Value(connection.Open(ctx, cluster.Options{Configuration: of.Decoded, Objects: append([]runtime.Object{n, m}, pods...)}))(t)
+			}
+			return true, use(lent)
+		},
+	}
+	for range 2 { // the first time leaves nothing behind
+		r := check.Value(explain.Run(t.Context(), connection, request))(t).(*explain.Explanation)
+		check.Equal(t, "the group", "Group ns/group, minimum 3: 0 bound, 5 waiting. 2 of 5 fit: none is placed.", r.Group.Message)
+		check.Equal(t, "the node of the pod alone, and whether it fits", [2]any{"n", false}, [2]any{r.Decision.Nodes[0], r.Fits()})
+		for _, info := range check.Value(lent.NodeInfos(t.Context()))(t) {
+			check.Equal(t, "pods on "+info.Node().Name, 0, len(info.GetPods()))
+		}
+	}
+
+	// The next pod of a file is explained alone if others of its group are not created yet.
+	minimum = 7
+	request.Target, request.File = explain.Target{}, "-"
+	request.Stdin = strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: f}, spec: {schedulingGroup: {podGroupName: group}, containers: [{name: c, image: i}]}}`)
+	r := check.Value(explain.Run(t.Context(), connection, request))(t).(*explain.Explanation)
+	check.Equal(t, "whether it fits, and its group", [2]bool{true, false}, [2]bool{r.Fits(), r.Group != nil})
+	check.Contains(t, strings.Join(r.Notes, "\n"), "The pod belongs to group ns/group: what-if -f places all of its pods.")
 }
 
 // approximately compares percentages.

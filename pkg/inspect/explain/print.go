@@ -50,10 +50,13 @@ func (r *Explanation) Print(p *terminal.Printer) {
 		x.candidates(r.Candidates)
 	}
 	x.Printf("\n")
-	x.decision()
 	if r.Group != nil {
 		x.Printf("%s\n", r.Group.Message)
+		if !r.Fits() && len(r.Decision.Nodes) > 0 {
+			x.Printf("If its group were placed: ")
+		}
 	}
+	x.decision()
 	for _, note := range r.Notes {
 		x.Printf("Note: %s\n", note)
 	}

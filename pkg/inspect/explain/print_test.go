@@ -210,6 +210,11 @@ func TestResult_Print_Sentences(t *testing.T) {
 			r.Decision.Deciding = nil
 		}, "TargetLoadPacking decided: without its score, worker-2 would draw level.\n"},
 		{"the only node", func(r *explain.Explanation) { r.FeasibleNodes = 1 }, "worker-3 would be chosen: it is the only node that passed the filters"},
+		{
+			"a group that is not placed", func(r *explain.Explanation) {
+				r.Group = &cluster.PodGroup{MinCount: 2, Waiting: 2, Message: "1 of 2 fit: none is placed.", Trial: &cluster.GroupTrial{Fitting: 1}}
+			}, "\n1 of 2 fit: none is placed.\nIf its group were placed: worker-3 would be chosen, with",
+		},
 		{"a nominated node", func(r *explain.Explanation) { r.Decision.Nominated = true }, "worker-3 would be chosen, whatever it scores: preemption made room there"},
 		{"preemption", func(r *explain.Explanation) {
 			r.Decision = explain.Decision{Event: "0/4 nodes are available."}

@@ -232,8 +232,7 @@ func (x *run) tryGroup(ctx context.Context, c *cluster.Cluster, o *Options) (*cl
 	}
 	x.groups.Count(members)
 	members = slices.DeleteFunc(members, func(pod *corev1.Pod) bool {
-		waits := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0
-		return x.groups.Of(pod) != group || !waits
+		return x.groups.Of(pod) != group || !cluster.Waits(pod) || len(pod.Spec.SchedulingGates) > 0
 	})
 	if group.Incomplete() || len(members) == 0 {
 		return group, nil
@@ -268,15 +267,17 @@ func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanat
 	if err != nil {
 		return nil, err
 	}
+	if group != nil && group.Missing > 0 && !o.InCluster { // most of its pods may be created later
+		notes = append(notes, fmt.Sprintf("The pod belongs to group %s/%s: what-if -f places all of its pods.",
+			group.Namespace, text.Excerpt(group.Name)))
+		group = nil
+	}
 	explanation, err := Explain(ctx, cluster.Scheduler, o)
 	if err != nil {
 		return nil, err
 	}
 	explanation.Configuration = x.configuration.Origin
-	if group != nil {
-		group.Message = group.String()
-		explanation.Group = group
-	}
+	explanation.Group = group
 	explanation.Notes = slices.Concat(explanation.Notes, notes, x.notesOn(cluster, explanation.ExpectedUsage))
 	return explanation, nil
 }

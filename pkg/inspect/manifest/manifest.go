@@ -52,9 +52,8 @@ type Manifest struct {
 	// DaemonSets have a pod for each node, which their controller places. They are among Ignored too.
 	DaemonSets []*appsv1.DaemonSet
 	// Services matter because the scheduler spreads the pods of a Service by default.
-	Services []*corev1.Service
-	// PodGroups have the lowest number of pods that are placed together, by namespace/name.
-	PodGroups map[string]int
+	Services  []*corev1.Service
+	PodGroups cluster.PodGroups
 	// Ignored names the other objects, such as "ConfigMap shop/settings".
 	Ignored []string
 }
@@ -72,7 +71,7 @@ func ReadFile(name string, stdin io.Reader, namespace string) (*Manifest, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{PodGroups: map[string]int{}}
+	m := &Manifest{PodGroups: cluster.PodGroups{}}
 	for _, info := range infos {
 		object := info.Object.(*unstructured.Unstructured)
 		if err := m.add(object, namespace); err != nil {
@@ -91,8 +90,10 @@ func (m *Manifest) add(object *unstructured.Unstructured, namespace string) erro
 		return errors.New("apiVersion is missing")
 	}
 	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: schedulingv1.GroupName, Kind: "PodGroup"}) {
-		minCount, _, err := unstructured.NestedInt64(object.Object, "spec", "schedulingPolicy", "gang", "minCount")
-		m.PodGroups[cmp.Or(object.GetNamespace(), namespace)+"/"+object.GetName()] = int(minCount)
+		content, err := object.MarshalJSON()
+		if err == nil {
+			m.PodGroups[cmp.Or(object.GetNamespace(), namespace)+"/"+object.GetName()], err = cluster.DecodePodGroup(content)
+		}
 		return err
 	}
 	typed, err := scheme.Scheme.New(object.GroupVersionKind())

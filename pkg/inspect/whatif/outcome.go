@@ -139,9 +139,6 @@ type Placement struct {
 
 func (r *run) report(ctx context.Context) (err error) {
 	out := r.Outcome
-	for _, group := range out.Groups {
-		group.Message = group.String()
-	}
 	if len(out.Preempted) > 0 {
 		out.note("Preempted: %s", text.FirstN(out.Preempted))
 	}

@@ -124,7 +124,13 @@ func (e *experiment) makePlan(ctx context.Context) error {
 		return cluster.OptionErrorf("%w", err)
 	}
 	e.Changes, e.Lost = e.plan.Changes, e.plan.Lost
-	e.groups = e.conn.PodGroups(ctx, objects, e.plan.pods())
+	pods := e.plan.ownPods()
+	for _, object := range e.objects { // each may be preempted
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	e.groups = e.conn.PodGroups(ctx, objects, pods)
 	e.noteMissing(objects.Missing)
 	if e.Scenario.Manifest != nil {
 		e.groups.Add(e.Scenario.Manifest.PodGroups)

@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -173,7 +172,7 @@ func (r *run) place(ctx context.Context, pods []queued) ([]queued, error) {
 	for _, d := range placed.Failed {
 		r.fail(of[d.Pod.UID], reasonOf(d))
 	}
-	if group != nil && !group.Try(len(placed.Placed), len(placed.Victims)) {
+	if group != nil && len(tried) > 0 && !group.Try(len(placed.Placed), len(placed.Victims)) {
 		for _, d := range placed.Placed {
 			r.fail(of[d.Pod.UID], group.String())
 		}
@@ -239,13 +238,14 @@ func (r *run) preempt(victims []*corev1.Pod) (again []queued) {
 		if placement := r.placed[victim.UID]; placement != nil {
 			placement.Node = ""
 		}
-		group := cmp.Or(r.options.Groups.Of(victim), &cluster.PodGroup{})
-		group.Bound--
-		if metav1.GetControllerOfNoCopy(victim) == nil {
+		recreated := metav1.GetControllerOfNoCopy(victim) != nil
+		if group := r.options.Groups.Of(victim); group != nil {
+			group.Preempt(recreated)
+		}
+		if !recreated {
 			r.Lost = append(r.Lost, name)
 			continue
 		}
-		group.Waiting++
 		again = append(again, queued{pod: recreate(victim), owner: ownerOf(victim)})
 	}
 	return again

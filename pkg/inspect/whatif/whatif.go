@@ -320,7 +320,7 @@ func ownerOf(pod *corev1.Pod) string {
 func (p *planner) addPending(what string, selected func(*corev1.Pod) bool) {
 	count := 0
 	for _, pod := range p.pods {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podusage.HasEnded(pod) || !selected(pod) {
+		if !cluster.Waits(pod) || !selected(pod) {
 			continue
 		}
 		count++
@@ -344,9 +344,12 @@ func (p *planner) addGroups() {
 	}
 }
 
-func (p *Plan) pods() (pods []*corev1.Pod) {
+// ownPods returns the pods to place that are not in the cluster.
+func (p *Plan) ownPods() (pods []*corev1.Pod) {
 	for i := range p.queue {
-		pods = append(pods, p.queue[i].pod)
+		if !p.queue[i].inCluster {
+			pods = append(pods, p.queue[i].pod)
+		}
 	}
 	return pods
 }
@@ -357,12 +360,7 @@ func (p *Plan) countGroups(groups cluster.PodGroups, s *sim.Scheduler) error {
 		return nil
 	}
 	pods, err := s.Informers().Core().V1().Pods().Lister().List(labels.Everything())
-	for i := range p.queue {
-		if !p.queue[i].inCluster {
-			pods = append(pods, p.queue[i].pod)
-		}
-	}
-	groups.Count(pods)
+	groups.Count(append(pods, p.ownPods()...))
 	return err
 }
 

@@ -440,6 +440,10 @@ func TestRun_PodGroup(t *testing.T) {
 		}
 	}
 	waiting := slices.Concat(all[:1], all[2:])
+	gated := all[2].(*corev1.Pod).DeepCopy()
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
+	urgent := running("shop", "urgent", "8", "", "Job")
+	urgent.Spec.Priority = new(int32(1))
 	for _, tt := range []struct {
 		name    string
 		minimum int
@@ -467,6 +471,14 @@ func TestRun_PodGroup(t *testing.T) {
 			"one is missing", 21, waiting, "0 of 20 pods placed",
 			"Group shop/group, minimum 21: 0 bound, 20 waiting, 1 missing: none is placed.",
 		},
+		{
+			"all wait for a gate", 1, []apiruntime.Object{all[0], gated}, "0 of 1 pods placed",
+			"Group shop/group, minimum 1: 0 bound, 1 waiting.",
+		},
+		{ // urgent takes all of node a, and the pod that ran there finds no room
+			"a bound pod is preempted", 1, []apiruntime.Object{all[0], all[1], urgent}, "1 of 2 pods placed",
+			"Group shop/group, minimum 1: 0 bound, 1 waiting. 0 of 1 fit: none is placed.",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			group := &cluster.PodGroup{Namespace: "shop", Name: "group", MinCount: tt.minimum}
@@ -488,14 +500,14 @@ func TestReadFile_PodGroup(t *testing.T) {
 apiVersion: scheduling.k8s.io/v1beta1
 kind: PodGroup
 metadata: {name: train}
-spec: {schedulingPolicy: {gang: {minCount: 20}}}
+spec: {schedulingPolicy: {gang: {minCount: 20}}, schedulingConstraints: {topology: [{key: rack}]}}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: p}
 spec: {containers: [{name: main, image: web}]}
 `)
-	check.Equal(t, "the minimum", 20, m.PodGroups["default/train"])
+	check.Equal(t, "the group", &cluster.PodGroup{MinCount: 20, Partial: true}, m.PodGroups["default/train"])
 	check.Equal(t, "ignored objects", 0, len(m.Ignored))
 }
 
