@@ -92,7 +92,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 			return fmt.Errorf("--load-port is %d, must be in 0 to 65535; 0 serves no load", *loadPort)
 		}
 		lint := plugins.LintOptions()
-		lint.Getenv = os.Getenv
+		lint.Flags, lint.Getenv = flags, os.Getenv
 		if *validateOnly {
 			err := configlint.Validate(cmd.OutOrStdout(), cmd.ErrOrStderr(), file, lint)
 			if err != nil {

@@ -111,6 +111,7 @@ func (c *Configuration) decode() error {
 	lint := plugins.LintOptions()
 	lint.FilesAreElsewhere = !c.filesAreHere
 	if c.Workload != nil {
+		lint.Flags = c.Workload.Flags()
 		lint.Getenv = func(variable string) string { return c.Workload.Env[variable] }
 	}
 	if c.filesAreHere {

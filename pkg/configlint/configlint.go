@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
@@ -29,6 +30,8 @@ import (
 type Options struct {
 	// LoadPlugins are the plugins whose weights and limits are checked.
 	LoadPlugins []Plugin
+	// Flags are the scheduler's parsed flags, with its feature gates. nil stands for no flags.
+	Flags *pflag.FlagSet
 	// FilesAreElsewhere says that the configuration's files are in the scheduler's pod, and cannot be read here. The pod's
 	// environment may have credentials that Getenv does not know.
 	FilesAreElsewhere bool
@@ -59,7 +62,8 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 		return nil, nil, err
 	}
 	return cfg, slices.Concat(unknownPlugins(root), unusedArguments(root, cfg, options.LoadPlugins),
-		queries(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
+		queries(root, cfg), weights(root, cfg, options.LoadPlugins),
+		evictingLimits(cfg, options), removedGates(options.Flags)), nil
 }
 
 // completeFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.

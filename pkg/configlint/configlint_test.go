@@ -6,17 +6,25 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// findingsOf returns the findings about a configuration, whose first two lines it adds.
-func findingsOf(t *testing.T, config string) []finding.Finding {
+// findingsOf returns the findings about a configuration, whose first two lines it adds, beside feature gates.
+func findingsOf(t *testing.T, config string, args ...string) []finding.Finding {
 	t.Helper()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.String("feature-gates", "", "")
+	check.OK(t, flags.Parse(args))
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	_, findings, err := configlint.Check([]byte(content), plugins.LintOptions())
+	options := plugins.LintOptions()
+	options.Flags = flags
+	_, findings, err := configlint.Check([]byte(content), options)
 	check.OK(t, err)
 	return findings
 }
@@ -214,6 +222,39 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Limits are refused beside preemption for pod groups as in Kubernetes 1.36; plugins that reject no node are not.
+func TestCheck_LimitsEvictForGroups(t *testing.T) {
+	const config = `profiles:
+- plugins:
+    multiPoint: {enabled: [{name: LoadThreshold, weight: 500}, {name: NodeMetrics, weight: 100}]}
+  pluginConfig:
+  - {name: NodeMetrics, args: {metricProvider: {type: Prometheus, address: "http://p"}, metrics: [{name: m, query: m, prefer: Lower}]}}
+`
+	for gates, want := range map[string][]finding.Finding{
+		"kube:GenericWorkload=true":               nil,
+		"WorkloadAwarePreemption=false":           nil,
+		"AllAlpha=true,WorkloadAwarePreemption=0": nil,
+		"kube:GangScheduling=true,WorkloadAwarePreemption=1": {{
+			Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
+			Details: []any{"name", "LoadThreshold", "profile", "default-scheduler", "gate", "WorkloadAwarePreemption"},
+			Advice:  "write --feature-gates=WorkloadAwarePreemption=false, or use this scheduler for Kubernetes 1.37",
+		}},
+	} {
+		check.Equal(t, gates, want, findingsOf(t, config, "--feature-gates="+gates))
+	}
+}
+
+// Before an upgrade, the gate is told of; afterwards the scheduler does not start.
+func TestCheck_RemovedGates(t *testing.T) {
+	_, known := utilfeature.DefaultMutableFeatureGate.GetAll()["InPlacePodVerticalScaling"]
+	want := []finding.Finding{{
+		Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !known, Details: []any{"gate", "InPlacePodVerticalScaling"},
+		Advice: "remove InPlacePodVerticalScaling from --feature-gates before you upgrade to Kubernetes 1.38",
+	}}
+	gates := "--feature-gates=kube:GenericWorkload=true,kube:InPlacePodVerticalScaling=true,kube:PodLevelResources=true"
+	check.Equal(t, "findings", want, findingsOf(t, "", gates))
 }
 
 func TestFinding(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
@@ -91,6 +93,58 @@ func gatesOf(flags *pflag.FlagSet) map[string]bool {
 		}
 	}
 	return gates
+}
+
+// gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0:
+// those of pkg/features in k8s.io/kubernetes, apiserver and apiextensions-apiserver.
+const gone = `
+	AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds CRDValidationRatcheting
+	CustomResourceFieldSelectors DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout
+	InPlacePodVerticalScaling JobManagedBy KubeletTracing MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator
+	NFTablesProxyMode NodeSwap PodGroupPreemptionPolicy PodSchedulingReadiness PreferSameTrafficDistribution
+	RecoverVolumeExpansionFailure SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
+	ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo SupplementalGroupsPolicy SystemdWatchdog WinDSR
+	WinOverlay WindowsHostNetwork`
+
+// removedGates reports gates that end a scheduler of the next minor, which does not know them.
+func removedGates(flags *pflag.FlagSet) (findings []finding.Finding) {
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for _, gate := range slices.Sorted(maps.Keys(gatesOf(flags))) {
+		if slices.Contains(strings.Fields(gone), gate) {
+			_, has := known[featuregate.Feature(gate)]
+			findings = append(findings, finding.Finding{
+				Code: finding.GateRemoved, Field: "--feature-gates", Fatal: !has, Details: []any{"gate", gate},
+				Advice: "remove " + gate + " from --feature-gates before you upgrade to Kubernetes 1.38",
+			})
+		}
+	}
+	return findings
+}
+
+// evictingLimits reports limits beside preemption for pod groups as Kubernetes 1.36 has it: no other plugin can act before it.
+func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Options) (findings []finding.Finding) {
+	const gate = "WorkloadAwarePreemption"
+	gates := gatesOf(o.Flags)
+	on, isSet := gates[gate]
+	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[gate]; known && !isSet {
+		on = gates["AllAlpha"]
+	}
+	if !on {
+		return nil
+	}
+	for i := range cfg.Profiles {
+		profile := &cfg.Profiles[i]
+		for _, plugin := range o.LoadPlugins {
+			if profile.Plugins != nil && Filters(profile, plugin.Name) && plugin.Limits(ArgsOf(profile, plugin.Name)).Filters {
+				findings = append(findings, finding.Finding{
+					Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
+					Details: []any{"name", plugin.Name, "profile", profile.SchedulerName, "gate", gate},
+					Advice:  "write --feature-gates=" + gate + "=false, or use this scheduler for Kubernetes 1.37",
+				})
+			}
+		}
+	}
+	return findings
 }
 
 // SimilarNames returns the names that begin with name, or else the names with the fewest different letters, at most three.

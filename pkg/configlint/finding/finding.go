@@ -23,6 +23,8 @@ const (
 	LimitUnweighted Code = "LimitUnweighted"
 	LimitUnfiltered Code = "LimitUnfiltered"
 	LimitNotWaived  Code = "LimitNotWaived"
+	LimitEvicts     Code = "LimitEvicts"
+	GateRemoved     Code = "GateRemoved"
 	MetricUnused    Code = "MetricUnused"
 	ArgumentsUnused Code = "ArgumentsUnused"
 	SelectsNothing  Code = "SelectsNothing"
@@ -45,6 +47,8 @@ func (c Code) String() string {
 		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
 		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
 		LimitNotWaived:       "The limit is never waived, because the plugin is not enabled at preFilter",
+		LimitEvicts:          "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
+		GateRemoved:          "Kubernetes 1.38 has removed the feature gate; a scheduler of 1.38 does not start with it",
 		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
 		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
 		StockWeight:          "The plugin replaces a stock plugin, and has another weight",
