@@ -194,8 +194,12 @@ func ReadPodGroups(ctx context.Context, client kubernetes.Interface, pods []*cor
 	return groups, err
 }
 
-// PodGroups is ReadPodGroups. If it fails, there are no groups, and the kind is missing in the objects.
-func (c *Connection) PodGroups(ctx context.Context, objects *Objects, pods []*corev1.Pod) PodGroups {
+// PodGroups is ReadPodGroups, without groups if the scheduler places their pods one by one, or if they cannot be
+// read; the kind is then missing in the objects. An unknown scheduler is nil.
+func (c *Connection) PodGroups(ctx context.Context, scheduler *Workload, objects *Objects, pods []*corev1.Pod) PodGroups {
+	if !scheduler.PlacesGroups() {
+		return nil
+	}
 	groups, err := ReadPodGroups(ctx, c.Client, pods)
 	if err != nil {
 		objects.Missing = append(objects.Missing, c.Missing(ctx, "scheduling.k8s.io", "podgroups", err))

@@ -85,11 +85,13 @@ func TestReadPodGroups(t *testing.T) {
 			}
 			check.Equal(t, "the group", tt.want, got)
 			objects := &cluster.Objects{}
-			known := (&cluster.Connection{Client: client, KubeConfig: &rest.Config{}}).PodGroups(t.Context(), objects, tt.pods)
+			known := (&cluster.Connection{Client: client, KubeConfig: &rest.Config{}}).PodGroups(t.Context(), nil, objects, tt.pods)
 			check.Equal(t, "missing kinds, and groups in spite of them", [2]bool{tt.err != "", false},
 				[2]bool{len(objects.Missing) == 1, tt.err != "" && known != nil})
 		})
 	}
+	ungated := &cluster.Workload{Args: []string{"kube-scheduler"}} // no request is sent: there is no client
+	check.Equal(t, "groups of pods that are placed one by one", nil, (&cluster.Connection{}).PodGroups(t.Context(), ungated, nil, pods))
 }
 
 // 2 of at least 20 pods have a node. Of 18 waiting pods, 17 are too few.

@@ -25,6 +25,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -124,6 +125,12 @@ func (w *Workload) Flags() *pflag.FlagSet {
 	flags, _ := w.options()
 	return flags
 }
+
+// GroupsGate is the feature gate with which a scheduler places the pods of a group together.
+const GroupsGate = "GenericWorkload"
+
+// PlacesGroups reports whether the scheduler has the gate. An unknown scheduler counts as one with it.
+func (w *Workload) PlacesGroups() bool { return w == nil || configlint.Enables(w.Flags(), GroupsGate) }
 
 // LeaderElection returns the settings of leader election. Flags override the configuration.
 func (w *Workload) LeaderElection(cfg *schedulerconfig.KubeSchedulerConfiguration) componentbaseconfig.LeaderElectionConfiguration {

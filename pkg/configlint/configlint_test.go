@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
@@ -239,10 +240,27 @@ func TestCheck_LimitsEvictForGroups(t *testing.T) {
 		"kube:GangScheduling=true,WorkloadAwarePreemption=1": {{
 			Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
 			Details: []any{"name", "LoadThreshold", "profile", "default-scheduler", "gate", "WorkloadAwarePreemption"},
-			Advice:  "write --feature-gates=WorkloadAwarePreemption=false, or use this scheduler for Kubernetes 1.37",
+			Advice:  "write --feature-gates=WorkloadAwarePreemption=false until you upgrade to Kubernetes 1.37, which has no such gate",
 		}},
 	} {
 		check.Equal(t, gates, want, findingsOf(t, config, "--feature-gates="+gates))
+	}
+}
+
+func TestEnables(t *testing.T) {
+	const gate = "GenericWorkload"
+	all := "AllAlpha"
+	if utilfeature.DefaultMutableFeatureGate.GetAll()[gate].PreRelease == featuregate.Beta {
+		all = "AllBeta"
+	}
+	for gates, want := range map[string]bool{
+		"": false, "GenericWorkload=true": true, "A=1,kube:GenericWorkload=1": true, "GenericWorkload=True": true, all + "=true": true,
+		"GenericWorkload=false": false, "GenericWorkload=true,GenericWorkload=false": false, all + "=true,GenericWorkload=0": false,
+	} {
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.String("feature-gates", "", "")
+		check.OK(t, flags.Set("feature-gates", gates))
+		check.Equal(t, gates, want, configlint.Enables(flags, gate))
 	}
 }
 

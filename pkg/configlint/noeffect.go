@@ -95,6 +95,19 @@ func gatesOf(flags *pflag.FlagSet) map[string]bool {
 	return gates
 }
 
+// Enables reports whether the flags enable a feature gate that is off by default.
+func Enables(flags *pflag.FlagSet, gate string) bool {
+	gates := gatesOf(flags)
+	on, isSet := gates[gate]
+	switch utilfeature.DefaultMutableFeatureGate.GetAll()[featuregate.Feature(gate)].PreRelease {
+	case featuregate.Alpha:
+		return on || !isSet && gates["AllAlpha"]
+	case featuregate.Beta:
+		return on || !isSet && gates["AllBeta"]
+	}
+	return on
+}
+
 // gone are the gates that utilfeature.DefaultMutableFeatureGate has in a scheduler of 1.37.2, and not in one of 1.38.0-beta.0:
 // those of pkg/features in k8s.io/kubernetes, apiserver and apiextensions-apiserver.
 const gone = `
@@ -124,12 +137,7 @@ func removedGates(flags *pflag.FlagSet) (findings []finding.Finding) {
 // evictingLimits reports limits beside preemption for pod groups as Kubernetes 1.36 has it: no other plugin can act before it.
 func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Options) (findings []finding.Finding) {
 	const gate = "WorkloadAwarePreemption"
-	gates := gatesOf(o.Flags)
-	on, isSet := gates[gate]
-	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[gate]; known && !isSet {
-		on = gates["AllAlpha"]
-	}
-	if !on {
+	if !Enables(o.Flags, gate) {
 		return nil
 	}
 	for i := range cfg.Profiles {
@@ -139,7 +147,7 @@ func evictingLimits(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, o Optio
 				findings = append(findings, finding.Finding{
 					Code: finding.LimitEvicts, Field: "--feature-gates", Fatal: true,
 					Details: []any{"name", plugin.Name, "profile", profile.SchedulerName, "gate", gate},
-					Advice:  "write --feature-gates=" + gate + "=false, or use this scheduler for Kubernetes 1.37",
+					Advice:  "write --feature-gates=" + gate + "=false until you upgrade to Kubernetes 1.37, which has no such gate",
 				})
 			}
 		}

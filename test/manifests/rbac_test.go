@@ -87,13 +87,22 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 			t.Errorf("the scheduler may %s", permission)
 		}
 	}
-	// With the feature gate of pod groups, the stock role has more.
-	const gate = "loadPort: 0\nextraArgs: ['--feature-gates=A=true,GenericWorkload=true']"
-	gated := permissions(one[rbacv1.ClusterRole](t, render(t, readsPrometheus+gate), "ClusterRole").Rules...)
-	check.Equal(t, "more permissions", []string{
-		"get scheduling.k8s.io/podgroups", "list scheduling.k8s.io/podgroups", "patch scheduling.k8s.io/podgroups/status",
-		"update scheduling.k8s.io/podgroups/status", "watch scheduling.k8s.io/podgroups",
-	}, sets.List(gated.Difference(got)))
+	// With the feature gates of pod groups, the stock role has more.
+	groups := func(resource string) []string {
+		return []string{
+			"get scheduling.k8s.io/" + resource, "list scheduling.k8s.io/" + resource, "patch scheduling.k8s.io/" + resource + "/status",
+			"update scheduling.k8s.io/" + resource + "/status", "watch scheduling.k8s.io/" + resource,
+		}
+	}
+	both := sets.List(sets.New(slices.Concat(groups("podgroups"), groups("compositepodgroups"))...))
+	for gates, want := range map[string][]string{
+		"A=true,GenericWorkload=true": groups("podgroups"), "GenericWorkload=1": groups("podgroups"), "AllBeta=True": groups("podgroups"),
+		"GenericWorkload=false": {}, "GenericWorkload=1,CompositePodGroup=t": both, "AllAlpha=true": both,
+	} {
+		values := readsPrometheus + "loadPort: 0\nextraArgs: ['--feature-gates=" + gates + "']"
+		gated := permissions(one[rbacv1.ClusterRole](t, render(t, values), "ClusterRole").Rules...)
+		check.Equal(t, gates, want, sets.List(gated.Difference(got)))
+	}
 }
 
 func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {

@@ -730,7 +730,7 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a group without the gate", waitingGroup("plimsoll", func(g *cluster.PodGroup) { g.Absent = true }), "pods.groups", Error,
 			[]string{"lacks the feature gate GenericWorkload: shop/train", "--feature-gates=GenericWorkload=true"}},
 		{"a group and the gate", func(s *sourceFacts) {
-			s.Configuration.Workload.Args = append(s.Configuration.Workload.Args, "--feature-gates=A=false,GenericWorkload=true")
+			s.Configuration.Workload.Args = append(s.Configuration.Workload.Args, "--feature-gates=A=false,GenericWorkload=1")
 			waitingGroup("plimsoll", func(g *cluster.PodGroup) { g.Missing = 1 })(s)
 		}, "pods.groups", Warning, []string{"1 missing"}},
 		{"a label that no policy reads", labelShop("plimsoll", "", nil), "pods.labeled", Error, []string{

@@ -236,7 +236,7 @@ func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, e
 	} else {
 		f.Objects = all.All
 		f.nodes, f.Pods, f.services = ListOf[*corev1.Node](f.Objects), ListOf[*corev1.Pod](f.Objects), ListOf[*corev1.Service](f.Objects)
-		f.groups = conn.PodGroups(ctx, all, f.Pods)
+		f.groups = conn.PodGroups(ctx, nil, all, f.Pods)
 		f.missing = all.Missing
 	}
 	if len(f.missing) > 0 {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
@@ -35,6 +36,7 @@ func (f *Facts) neededPermissions() (list []cluster.Permission) {
 	)
 	v, err := version.ParseGeneric(f.server.GitVersion)
 	since := func(minor uint) bool { return err == nil && v.AtLeast(version.MajorMinor(1, minor)) }
+	gate := func(name string) bool { return f.Workload() != nil && configlint.Enables(f.Workload().Flags(), name) }
 	lease := f.Election()
 	for _, row := range []struct {
 		needed                                            bool
@@ -59,8 +61,10 @@ func (f *Facts) neededPermissions() (list []cluster.Permission) {
 		// Kubernetes 1.36 enables DRAResourceClaimGranularStatusAuthorization by default.
 		{since(36), devices, "resourceclaims/binding", "patch update", "allocates devices, from Kubernetes 1.36 on", "", ""},
 		{since(37), devices, "devicetaintrules", informer, "avoids tainted devices, from Kubernetes 1.37 on", "", ""},
-		{f.placesGroups(), groups, "podgroups", informer, together, "", ""},
-		{f.placesGroups(), groups, "podgroups/status", "patch update", together, "", ""},
+		{gate(cluster.GroupsGate), groups, "podgroups", informer, together, "", ""},
+		{gate(cluster.GroupsGate), groups, "podgroups/status", "patch update", together, "", ""},
+		{gate("CompositePodGroup"), groups, "compositepodgroups", informer, together, "", ""},
+		{gate("CompositePodGroup"), groups, "compositepodgroups/status", "patch update", together, "", ""},
 		{true, "authentication.k8s.io", "tokenreviews", "create", authorizes, "", ""},
 		{true, "authorization.k8s.io", "subjectaccessreviews", "create", authorizes, "", ""},
 		{true, "", "configmaps", informer, authorizes, system, authentication},

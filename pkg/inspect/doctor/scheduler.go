@@ -651,25 +651,13 @@ func mayWaitForOthers(pod *corev1.Pod) bool {
 		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// placesGroups reports whether the running scheduler has the feature gate of pod groups.
-func (f *Facts) placesGroups() bool {
-	w := f.Workload()
-	if w == nil {
-		return false
-	}
-	gates := w.Flags().Lookup("feature-gates")
-	return gates != nil && strings.Contains(gates.Value.String(), groupsGate+"=true")
-}
-
-const groupsGate = "GenericWorkload"
-
 // checkGroups finds pod groups that are not placed together, or cannot be placed.
 func (f *Facts) checkGroups() []Result {
 	var alone []string
 	results := each(sortedKeys(f.groups), func(key string) []Result {
 		g := f.groups[key]
 		switch own := slices.Contains(f.Profiles(), g.First.Spec.SchedulerName); {
-		case own && f.Workload() != nil && !f.placesGroups():
+		case own && !f.Workload().PlacesGroups():
 			alone = append(alone, key)
 		case g.Waiting == 0, f.serverTime().Sub(g.First.CreationTimestamp.Time) <= patience:
 		case g.Absent:
@@ -683,9 +671,9 @@ func (f *Facts) checkGroups() []Result {
 		return nil
 	})
 	if alone != nil {
-		advice := Advise("Add --feature-gates=%s=true to the scheduler's arguments, in the chart by extraArgs.", groupsGate)
+		advice := Advise("Add --feature-gates=%s=true to the scheduler's arguments, in the chart by extraArgs.", cluster.GroupsGate)
 		results = append(results, Fail(advice, "pods of groups are placed one by one, for the scheduler lacks the feature gate %s: %s",
-			groupsGate, text.FirstN(alone))...)
+			cluster.GroupsGate, text.FirstN(alone))...)
 	}
 	return results
 }

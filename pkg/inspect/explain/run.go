@@ -214,7 +214,7 @@ func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
 }
 
 func (x *run) readGroup(ctx context.Context, pod *corev1.Pod) {
-	x.groups = x.connection.PodGroups(ctx, x.objects, []*corev1.Pod{pod})
+	x.groups = x.connection.PodGroups(ctx, x.configuration.Workload, x.objects, []*corev1.Pod{pod})
 }
 
 // tryGroup returns the group of the pod, after its waiting pods were placed together and taken off again; nil if it has none.

@@ -211,7 +211,7 @@ func (s *Session) refreshGroups(ctx context.Context) {
 	const interval, timeout = 10 * time.Second, 3 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if now := s.clock.Now(); now.Sub(s.groupsRead) >= interval {
+	if now := s.clock.Now(); now.Sub(s.groupsRead) >= interval && s.configuration.Workload.PlacesGroups() {
 		s.groupsRead = now
 		if groups, err := cluster.ReadPodGroups(ctx, s.client, s.objects.waitingPods()); err == nil || s.groups == nil {
 			s.groups = groups

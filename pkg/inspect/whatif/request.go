@@ -81,7 +81,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if err := checkProfile(first.ProfileNames(), r.Scenario.SchedulerName); err != nil {
 		return nil, err
 	}
-	if err := e.makePlan(ctx); err != nil {
+	if err := e.makePlan(ctx, first.Workload); err != nil {
 		return nil, err
 	}
 	extended, err := e.withStockProfiles(first)
@@ -114,7 +114,7 @@ func (e *experiment) noteMissing(kinds []cluster.MissingKind) {
 	}
 }
 
-func (e *experiment) makePlan(ctx context.Context) error {
+func (e *experiment) makePlan(ctx context.Context, scheduler *cluster.Workload) error {
 	objects, err := e.conn.Objects(ctx)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (e *experiment) makePlan(ctx context.Context) error {
 			pods = append(pods, pod)
 		}
 	}
-	e.groups = e.conn.PodGroups(ctx, objects, pods)
+	e.groups = e.conn.PodGroups(ctx, scheduler, objects, pods)
 	e.noteMissing(objects.Missing)
 	if e.Scenario.Manifest != nil {
 		e.groups.Add(e.Scenario.Manifest.PodGroups)
