@@ -39,7 +39,6 @@ func TestCommand(t *testing.T) {
 		{"several", Chosen{"context": {"a"}}, Kubectl("get", "a") + "; " + Kubectl("get", "b") + " && " +
 			Kubectl("logs", "c") + " | " + Call("grep", "x y"),
 			"kubectl --context a get a; kubectl --context a get b && kubectl --context a logs c | grep 'x y'"},
-		{"a file", Chosen{"context": {"a"}}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
 		{"names that look like commands", Chosen{"context": {"a"}}, Kubectl("get", "x; kubectl y", "it's", "--;ls=1", "--f=a b", ""),
 			`kubectl --context a get 'x; kubectl y' 'it'\''s' '--;ls'=1 --f='a b' ''`},
 		{"a JSONPath", Chosen{}, Kubectl("get", "node", "n", "-o", "jsonpath={.status}"), "kubectl get node n -o jsonpath='{.status}'"},

@@ -62,6 +62,8 @@ func (s *scene) setAddress(address string) {
 	merge(s.args(), args{"metricProvider": args{"address": address}})
 }
 
+func (s *scene) address() string { return s.args()["metricProvider"].(args)["address"].(string) }
+
 // fault is a row of the table: what is broken, what doctor says, and how the advice is followed.
 type fault struct {
 	name, id string
@@ -312,30 +314,31 @@ func sourceFaults() []fault {
 				s.setAddress(server.URL)
 			},
 			prose(func(_ *testing.T, s *scene) {
-				s.setAddress(s.args()["metricProvider"].(args)["address"].(string) + "/prometheus")
+				s.setAddress(s.address() + "/prometheus")
 			})},
 		{"a server that is no Prometheus", "source.answers", doctor.Error, "not a response of the Prometheus API", "It is another server",
 			through(responds(http.StatusOK, "<html>Grafana</html>")), prose(byAddress)},
 		{"a server that fails", "source.answers", doctor.Error, "503", "answers, and fails",
 			through(responds(http.StatusServiceUnavailable, "overloaded")), prose(byRepair)},
 		{"no token", "source.answers", doctor.Error, "401 Unauthorized", "No token is sent", through(token),
-			ofArgs().with(func(t *testing.T, s *scene) { withToken(t, s, "allowed") })}, // replaces the mounted file on this machine
+			prose(func(t *testing.T, s *scene) { withToken(t, s, "allowed") })},
 		{"a token without permission", "source.answers", doctor.Error, "403 Forbidden", "denies it permission",
 			func(t *testing.T, s *scene) {
 				through(token)(t, s)
 				withToken(t, s, "other")
 			}, prose(byRepair)},
-		{"http in place of https", "source.answers", doctor.Error, "HTTP request to an HTTPS server", "write https", withTLS("http"), ofArgs()},
+		{"http in place of https", "source.answers", doctor.Error, "HTTP request to an HTTPS server", "write https", withTLS("http"),
+			prose(func(_ *testing.T, s *scene) { s.setAddress(strings.Replace(s.address(), "http", "https", 1)) })},
 		{"an authority that is not trusted", "source.answers", doctor.Error, "unknown authority", "caFile",
 			func(t *testing.T, s *scene) {
 				withTLS("https")(t, s)
 				s.later, s.flags = s.flags, nil
 			},
-			ofArgs().with(func(_ *testing.T, s *scene) { s.flags = s.later })}, // replaces the mounted file on this machine
+			prose(func(_ *testing.T, s *scene) { s.flags = s.later })},
 		{"https in place of http", "source.answers", doctor.Error, "HTTP response to HTTPS client", "write http",
 			func(_ *testing.T, s *scene) {
 				s.setAddress("https" + strings.TrimPrefix(shared.Endpoints.Prometheus, "http"))
-			}, ofArgs()},
+			}, prose(byAddress)},
 		{"nodeLabels that no series has", "nodes.measured", doctor.Error, "2 of 2", "Label node names 2 of the nodes",
 			func(_ *testing.T, s *scene) {
 				merge(s.args(), args{"metricProvider": args{"nodeLabels": []any{"host_name"}}})

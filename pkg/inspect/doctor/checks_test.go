@@ -634,7 +634,7 @@ func TestReportOn_Messages(t *testing.T) {
 		{"nodes without load, here too", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
 			s.Err, s.diagnosis = syscall.ECONNREFUSED, nil
-		}, "scheduler.load", Error, []string{"absent on 2 nodes", "No ready pod is behind Service monitoring/prometheus-operated"}},
+		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Start the server behind Service monitoring/prometheus-operated"}},
 		{"samples that are dated back", func(s *sourceFacts) {
 			s.examination.Behind, s.examination.Lag = []string{"n1"}, 100*time.Second
 		}, "time.behind", Error, []string{"samples stopped, or are dated back", "the newest is up to 1m40s old: n1", "are up", "honor_timestamps: false"}},
@@ -652,7 +652,7 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "source.answers", Error, []string{"The server knows the token, and denies it permission"}},
 		{"a token that is not accepted", func(s *sourceFacts) {
 			s.Err, s.diagnosis, s.token = &httpclient.StatusError{Code: 401}, nil, "opaque"
-		}, "source.answers", Error, []string{"The server does not accept the token. Get a new one"}},
+		}, "source.answers", Error, []string{"The server does not accept the token, which may have expired. Write a new one"}},
 		{"a server that fails", func(s *sourceFacts) {
 			s.Err, s.diagnosis = &httpclient.StatusError{Code: 503}, nil
 		}, "source.answers", Error, []string{"answers, and fails"}},

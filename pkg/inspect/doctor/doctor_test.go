@@ -56,9 +56,6 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 				},
 			},
 			Pods: pods,
-			services: []*corev1.Service{
-				service("monitoring", "prometheus-operated", 9090), service("monitoring", "thanos-query", 10902), service("shop", "web", 80),
-			},
 		},
 		Source:      cluster.Source{SourceStatus: provider.SourceStatus{Label: "Prometheus", Spec: spec}, Address: address},
 		windows:     []time.Duration{5 * time.Minute},
@@ -85,13 +82,6 @@ func find(checks []Result, id string) *Result {
 	return found
 }
 
-func service(namespace, name string, port int32) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Name: "web", Port: port}}},
-	}
-}
-
 // schedulerPod returns the scheduler's pod.
 func schedulerPod() *corev1.Pod {
 	return &corev1.Pod{
@@ -111,42 +101,38 @@ func TestFault(t *testing.T) {
 	for _, tt := range []struct {
 		name, address string
 		err           error
-		pods          []*corev1.Pod
-		// wants are in the first advice with its YAML and command.
+		// wants are in the first advice with its command.
 		wants []string
 	}{
-		{"no such Service", "http://graphite.nowhere.svc:80", &net.DNSError{Err: "no such host"}, nil, []string{"There is no Service nowhere/graphite.", "kubectl get services -A"}},
-		{"another port", "http://prometheus-operated.monitoring.svc:80", syscall.ECONNREFUSED, nil,
-			[]string{"has no port 80", "its ports are 9090"}},
-		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", syscall.ECONNREFUSED, nil,
-			[]string{"No ready pod", "kubectl -n monitoring describe pods -l app=prometheus-operated"}},
-		{"a server that is no Service", "http://10.0.0.9:9090/p", syscall.ECONNREFUSED, nil, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
-		{"an unknown authority, with a ConfigMap", there, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
-			[]string{"house-ca signed the certificate", "/etc/plimsoll/ca/ca.crt"}},
-		{"OpenShift's authority", there, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
-			[]string{"caFile: /var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"}},
-		{"another name in the certificate", there, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
-			[]string{"address: https://prom.example.org:9090/prefix"}},
-		{"an expired certificate", there, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, []string{"renew the certificate"}},
-		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", status(400, "Client sent an HTTP request to an HTTPS server."), nil,
-			[]string{"address: https://prometheus-operated.monitoring.svc:9090"}},
-		{"no token", there, status(401, "no"), nil, []string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"no tenant", there, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, nil, []string{"Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source."}},
-		{"a file of the pod", there, os.ErrNotExist, nil, []string{"exec deploy/plimsoll"}},
-		{"a redirect to a server that is down", "http://10.0.0.9:9090", redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
+		{"no such Service", "http://graphite.nowhere.svc:80", &net.DNSError{Err: "no such host"},
+			[]string{"Start the server behind Service nowhere/graphite, or correct the address.", "kubectl -n nowhere describe service graphite"}},
+		{"a slow Service", "http://prometheus-operated.monitoring.svc:9090", context.DeadlineExceeded,
+			[]string{"needs a timeout above 10s", "kubectl -n monitoring describe service prometheus-operated"}},
+		{"a server that is no Service", "http://10.0.0.9:9090/p", syscall.ECONNREFUSED, []string{"10.0.0.9:9090 does not answer. Start the server", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
+		{"an unknown authority, with a ConfigMap", there, fmt.Errorf("x: %w", unknown), []string{"to caFile /etc/plimsoll/ca/mine.crt.", "caConfigMap"}},
+		{"another name in the certificate", there, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}},
+			[]string{"write a name in the address that the certificate has"}},
+		{"an expired certificate", there, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, []string{"renew the certificate"}},
+		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", status(400, "Client sent an HTTP request to an HTTPS server."),
+			[]string{"The server does not speak http. In ConfigMap plimsoll-system/plimsoll, write https in the address"}},
+		{"HTTPS where plain HTTP is spoken", there, http.ErrSchemeMismatch, []string{"does not speak https", "write http in the address"}},
+		{"no token", there, status(401, "no"), []string{"metricProvider.tokenFile: /etc/plimsoll/token/token."}},
+		{"no tenant", there, &httpclient.StatusError{Code: 401, Hint: "name yours in httpConfigFile"}, []string{"Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source."}},
+		{"a file of the pod", there, os.ErrNotExist, []string{"exec deploy/plimsoll"}},
+		{"a redirect to a server that is down", "http://10.0.0.9:9090", redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED),
 			[]string{"10.0.0.9:9090 redirects to http://10.0.0.8:9/x", "curl -sSI 'http://10.0.0.9:9090/api"}},
-		{"a redirect to a sign-in page", "http://10.0.0.9:9090", redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}), nil,
+		{"a redirect to a sign-in page", "http://10.0.0.9:9090", redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}),
 			[]string{"redirects to http://10.0.0.9:9090/login", "If that is a sign-in page"}},
-		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), redirected(there, unknown), []*corev1.Pod{schedulerPod()},
-			[]string{"house-ca signed the certificate"}},
-		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), redirected(there, status(401, "no")), nil,
+		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), redirected(there, unknown),
+			[]string{"to caFile /etc/plimsoll/ca/mine.crt."}},
+		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), redirected(there, status(401, "no")),
 			[]string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"another status", "http://10.0.0.9:9090", status(http.StatusBadGateway, ""), nil, []string{"10.0.0.9:9090"}},
-		{"an error of another kind, such as of a source that is new", there, fmt.Errorf("quota of the account is used up"), nil, []string{"Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source."}},
+		{"another status", "http://10.0.0.9:9090", status(http.StatusBadGateway, ""), []string{"10.0.0.9:9090"}},
+		{"an error of another kind, such as of a source that is new", there, fmt.Errorf("quota of the account is used up"), []string{"Correct what the message names, in ConfigMap plimsoll-system/plimsoll or at the source."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := sourceAt(tt.address, tt.pods...)
-			s.Err = tt.err
+			s := sourceAt(tt.address)
+			s.Err, s.Spec.MetricProvider.CAFile = tt.err, "/etc/plimsoll/ca/mine.crt"
 			s.diagnosis = nil
 			expectChosen(t, s.Facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
@@ -420,17 +406,6 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 	check.Equal(t, "result", want, got)
 }
 
-func TestClaimsOf(t *testing.T) {
-	// {"sub":"system:serviceaccount:a:b","exp":1700000000}
-	c := claimsOf("x.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIiwiZXhwIjoxNzAwMDAwMDAwfQ.y\n")
-	if c.Subject != "system:serviceaccount:a:b" || c.Expiry != 1700000000 {
-		t.Errorf("got %+v", c)
-	}
-	for _, token := range []string{"", "sha256~opaque", "a.b.c", "a.!.c"} {
-		check.Equal(t, fmt.Sprintf("claims of %q", token), claims{}, claimsOf(token))
-	}
-}
-
 // TestNeededPermissions expects the chart to grant the permissions that are checked, and no others.
 func TestNeededPermissions(t *testing.T) {
 	text := check.Value(os.ReadFile("../../../manifests/second-scheduler.yaml"))(t)
@@ -552,10 +527,9 @@ func TestCommands_Quoted(t *testing.T) {
 	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
 	w := s.Configuration.Workload
 	w.Container = evil
-	s.services[0].Spec.Selector = map[string]string{"app": evil}
-	advice := s.adviseAuthority(&x509.Certificate{})
-	advice = append(advice, s.adviseAddress()...)
-	for _, command := range []cluster.Command{w.DoctorCommand(), s.queryCommand(evil), logsOf(w, "Pod", evil)} {
+	var advice []Advice
+	describe := cluster.DescribeCommand(evil, "Pod", evil)
+	for _, command := range []cluster.Command{w.DoctorCommand(), s.queryCommand(evil), logsOf(w, "Pod", evil), describe} {
 		advice = append(advice, Advice{Command: command.For(cluster.Chosen{})})
 	}
 	quoted := 0

@@ -49,7 +49,6 @@ type Facts struct {
 	Objects    []runtime.Object
 	nodes      []*corev1.Node
 	Pods       []*corev1.Pod
-	services   []*corev1.Service
 	objectsErr error
 	// groups are the pod groups of the pods; nil if the API server has none.
 	groups cluster.PodGroups
@@ -235,7 +234,7 @@ func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, e
 		f.objectsErr = err
 	} else {
 		f.Objects = all.All
-		f.nodes, f.Pods, f.services = ListOf[*corev1.Node](f.Objects), ListOf[*corev1.Pod](f.Objects), ListOf[*corev1.Service](f.Objects)
+		f.nodes, f.Pods = ListOf[*corev1.Node](f.Objects), ListOf[*corev1.Pod](f.Objects)
 		f.groups = conn.PodGroups(ctx, nil, all, f.Pods)
 		f.missing = all.Missing
 	}
