@@ -103,8 +103,19 @@ func (p *Process) Stop() error { return p.end(syscall.SIGTERM, false) }
 // Kill sends SIGKILL and waits for the process to end, for at most stopTimeout.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, false) }
 
-// Pause stops the process with SIGSTOP: it keeps its connections, but does nothing until Resume.
-func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+// Pause stops the process with SIGSTOP: it keeps its connections, but does nothing until Resume. On a busy machine the signal takes a
+// while: until one thread has handled it, the others go on. Pause waits for that where /proc tells it.
+func (p *Process) Pause() {
+	p.signal(syscall.SIGSTOP)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for end := time.Now().Add(stopTimeout); p.run != nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.run.pid))
+		if _, state, _ := strings.Cut(string(stat), ") "); err != nil || strings.HasPrefix(state, "T") {
+			return
+		}
+	}
+}
 
 // Resume lets a paused process go on.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
