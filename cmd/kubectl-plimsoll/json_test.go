@@ -66,7 +66,7 @@ func results() []output.Result {
 	return []output.Result{
 		&doctor.Report{},
 		&top.Nodes{}, &top.Pods{Node: &top.Row{}},
-		&explain.Explanation{}, &explain.NamespaceExplanation{}, &explain.LastDecision{Record: &pluginexplain.Record{}},
+		&explain.Explanation{}, &explain.LastDecision{Record: &pluginexplain.Record{}},
 		&whatif.Report{},
 		&shadow.Report{},
 		&command.Report{},

@@ -218,7 +218,7 @@ func TestExplain_Kept(t *testing.T) {
 		t.Helper()
 		r := explain.Request{
 			Configuration: cluster.ConfigurationOptions{File: file}, Target: explain.Target{Kind: explain.Kinds()[0], Name: pod},
-			Compare: compare, Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
+			Compare: compare, Found: func(*cluster.Configuration) {},
 		}
 		if lend {
 			r.Lend = func(_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {

@@ -88,7 +88,7 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 	}{
 		{"pods are measured", true, false, ""},
 		{"pods are measured, by the source of the second profile", true, true, ""},
-		{"pods are not measured", false, false, "The usage of 1 pod is not measured: what their nodes count of it is estimated."},
+		{"pods are not measured", false, false, "The usage of the pod is not measured: what b counts of it is estimated."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := newObjectServer(t, switchObjects()...)
@@ -98,25 +98,17 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 				configuration = besideDown(configuration)
 			}
 			file := write(t, configuration)
-			explained := func(kind, name string) explain.Result {
-				of := check.Value(explain.KindOf(kind))(t)
-				result := check.Value(explain.Run(t.Context(), conn, explain.Request{
-					Configuration: cluster.ConfigurationOptions{File: file}, Target: explain.Target{Kind: of, Name: name}, SchedulerName: "byload",
-					Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
-				}))(t)
-				return result
-			}
-			pod := explained("pod", "web").(*explain.Explanation)
-			namespace := explained("namespace", "ns").(*explain.NamespaceExplanation)
-			for _, p := range []*explain.Placement{pod.Placement, namespace.Pods[0].Placement} {
-				if p.Differs || p.RuledOutBy != "" || p.UsageEstimated == tt.pods {
-					t.Errorf("placement %+v; want that it stays on b, and that its usage is measured: %v", p, tt.pods)
-				}
+			pod := check.Value(explain.Run(t.Context(), conn, explain.Request{
+				Configuration: cluster.ConfigurationOptions{File: file}, Target: explain.Target{Kind: explain.Kinds()[0], Name: "web"},
+				SchedulerName: "byload", Found: func(*cluster.Configuration) {},
+			}))(t).(*explain.Explanation)
+			if p := pod.Placement; p.Differs || p.RuledOutBy != "" || p.UsageEstimated == tt.pods {
+				t.Errorf("placement %+v; want that it stays on b, and that its usage is measured: %v", p, tt.pods)
 			}
 			if len(pod.RuledOut) != 1 || pod.RuledOut[0].Nodes[0].Name != "a" || pod.RuledOut[0].Nodes[0].Limits[0].Value != 100 {
 				t.Errorf("ruled out %+v, want a at 100 %%", pod.RuledOut)
 			}
-			notes := strings.Join(namespace.Notes, "\n")
+			notes := strings.Join(pod.Notes, "\n")
 			if !strings.Contains(notes, tt.note) || strings.Contains(notes, "not measured") == tt.pods {
 				t.Errorf("notes %q, want %q", notes, tt.note)
 			}

@@ -76,7 +76,7 @@ func openPage(t *testing.T) *page {
 		Source: session, Clock: p.clock,
 		Check: func(context.Context, cluster.Lender) (*doctor.Report, error) { return &doctor.Report{}, nil },
 		Questions: ui.Questions{Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
-			r.Configuration, r.Found, r.Progress = from, func(*cluster.Configuration) {}, func(float64) {}
+			r.Configuration, r.Found = from, func(*cluster.Configuration) {}
 			return explain.Run(ctx, conn.In(namespace), r)
 		}},
 	}))(t)

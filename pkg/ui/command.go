@@ -148,8 +148,7 @@ func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 	found := func(*cluster.Configuration) {}
 	questions := Questions{
 		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
-			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.Configuration, o.cluster.Source, found, func(float64) {}
-			r.Origins = o.moves.Origins
+			r.Configuration, r.Source, r.Found, r.Origins = o.cluster.Configuration, o.cluster.Source, found, o.moves.Origins
 			return explain.Run(ctx, connection.In(namespace), r)
 		},
 		WhatIf: func(ctx context.Context, w WhatIf) (*whatif.Report, error) {

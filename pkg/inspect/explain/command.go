@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -40,8 +39,8 @@ its configuration and the cluster's present objects and load. Nothing is written
 A placed pod is explained as if it had no node yet: its requests and usage are taken off its node. Prometheus or
 metrics-server measures that usage; without them, it is estimated. Quantiles (P95 or Max) still include the usage.
 
-TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob or namespace, or kubectl's
-short name. Of a workload, the next pod is explained. Of a namespace, each pod has a line; --top limits them, to 100 by default.
+TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job or cronjob, or kubectl's short name.
+Of a workload, the next pod is explained.
 
 A file holds one Pod, or one workload whose next pod is explained. The pod gets the API server's defaults, priority
 and LimitRange defaults. For RuntimeClasses, other admission plugins and webhooks, let the API server admit it first:
@@ -51,7 +50,7 @@ The waiting pods of a pod group are also placed together, to see whether its min
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
-Exit codes: 0 each pod fits some node, 1 a pod fits none without preemption, 2 unknown.`,
+Exit codes: 0 the pod fits some node, 1 it fits none without preemption, 2 unknown.`,
 		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
 
@@ -60,9 +59,6 @@ Exit codes: 0 each pod fits some node, 1 a pod fits none without preemption, 2 u
 
   # Where would the next pod of a Deployment go?
   kubectl plimsoll explain deployment/web -n shop
-
-  # Which pods of a namespace would go elsewhere today?
-  kubectl plimsoll explain namespace/shop
 
   # Where would a pod of this manifest go?
   kubectl plimsoll explain -f deployment.yaml
@@ -105,9 +101,6 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 	return o.output.Validate()
 }
 
-// namespacePods is how many pods of a namespace are explained by default.
-const namespacePods = 100
-
 func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.validate(cmd, args); err != nil {
 		return cluster.OptionErrorf("%w", err)
@@ -118,9 +111,6 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 		if target, err = ParseTarget(args); err != nil {
 			return cluster.OptionErrorf("%w", err)
 		}
-	}
-	if target.Kind.Kind == "Namespace" && !cmd.Flags().Changed("top") {
-		o.top = namespacePods
 	}
 	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
@@ -140,17 +130,13 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connect
 	if o.last {
 		return Last(cmd.Context(), connection, target, clock.RealClock{})
 	}
-	bar := terminal.NewProgress(cmd.ErrOrStderr())
-	defer bar.Clear()
 	return Run(cmd.Context(), connection, Request{
 		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
-		Namespace: *o.cluster.Kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName, Progress: bar.Set,
+		Namespace: *o.cluster.Kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
 		Origins: o.origins, Found: kubectl.FoundBy(cmd, connection),
 	})
 }
 
 func (*Explanation) JSONKind() string { return "Explanation" }
-
-func (*NamespaceExplanation) JSONKind() string { return "NamespaceExplanation" }
 
 func (*LastDecision) JSONKind() string { return "LastDecision" }

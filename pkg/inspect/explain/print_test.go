@@ -147,38 +147,6 @@ func TestResult_Print_ZeroTerms(t *testing.T) {
 	check.Contains(t, text, want)
 }
 
-// Pods that no node takes come first, then pods that would go elsewhere, by plugin, and a pod that waits.
-func TestNamespaceExplanation_Print(t *testing.T) {
-	decided := func(pod, node, to string, p *explain.Placement, by ...explain.Deciding) explain.PodDecision {
-		d := explain.PodDecision{Pod: explain.Pod{Name: pod, Node: node}, Decision: explain.Decision{Deciding: by}, Placement: p}
-		if to != "" {
-			d.Decision.Nodes = []string{to}
-		}
-		return d
-	}
-	packing := explain.Deciding{Plugin: "TargetLoadPacking"}
-	r := &explain.NamespaceExplanation{Configuration: "file x", Namespace: "shop", Total: 6, Pods: []explain.PodDecision{
-		decided("new", "", "a", nil, packing),
-		decided("stays", "a", "a", &explain.Placement{Node: "a", Rank: 1}),
-		decided("behind", "b", "a", &explain.Placement{Node: "b", Differs: true, Rank: 2, Behind: 90}, packing),
-		decided("hot", "c", "a", &explain.Placement{Node: "c", Differs: true, RuledOutBy: "LoadThreshold"}, packing),
-		decided("huge", "", "", nil),
-	}}
-	const want = `2 of 5 pods of namespace shop would go elsewhere now, each by itself: 1 by LoadThreshold, 1 by TargetLoadPacking. No node takes 1.
-Explained: 5 of 6 pods. Configuration: file x
-
-POD     NODE  WOULD-GO-TO  POINTS-BEHIND  DECIDED-BY
-huge    -     no node      -              -
-new     -     a            -              TargetLoadPacking
-behind  b     a            90             TargetLoadPacking
-hot     c     a            ruled out      LoadThreshold
-stays   a     stays        0              -
-`
-	p := &terminal.Printer{}
-	r.Print(p)
-	check.Equal(t, "text", want, p.String())
-}
-
 // A node that alone passes the filters is not scored.
 func TestResult_Print_NotScored(t *testing.T) {
 	r := explainedResult()

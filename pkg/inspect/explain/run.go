@@ -34,7 +34,7 @@ type Request struct {
 	Namespace string
 	// SchedulerName, unless empty, is the profile to explain with, in place of the pod's own.
 	SchedulerName string
-	// Top is the number of candidates, or of a namespace's pods, to return; 0 returns all.
+	// Top is the number of candidates to return; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.
 	Compare []string
@@ -44,18 +44,18 @@ type Request struct {
 	Found func(*cluster.Configuration)
 	// Lend may be nil. Where it does not lend a simulation, a new one is made.
 	Lend cluster.Lender
-	// Progress is called with the share of a namespace's pods that is done, in [0, 1]. It must not be nil.
-	Progress func(done float64)
 }
 
-// Result is an *Explanation, a *NamespaceExplanation or a *LastDecision.
+// Result is an *Explanation or a *LastDecision.
 type Result interface {
 	output.Result
 	// Print prints the result for people.
 	Print(p *terminal.Printer)
-	// Fits reports whether some node takes each pod.
+	// Fits reports whether some node takes the pod.
 	Fits() bool
 }
+
+var _, _ Result = &Explanation{}, &LastDecision{}
 
 // run is what Run has read.
 type run struct {
@@ -73,7 +73,7 @@ type run struct {
 	groups cluster.PodGroups
 }
 
-// Run explains where the scheduler of the cluster would place a pod, or the pods of a workload or namespace.
+// Run explains where the scheduler of the cluster would place a pod, or the next pod of a workload.
 func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) {
 	var m *manifest.Manifest
 	if r.File != "" { // before anything is read of the cluster
@@ -97,11 +97,8 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 		return nil, err
 	}
 	x := &run{Request: r, connection: c, configuration: configuration, objects: objects}
-	switch {
-	case m != nil:
+	if m != nil {
 		return x.next(ctx, m)
-	case r.Target.Kind.Kind == "Namespace":
-		return x.namespace(ctx)
 	}
 	object, err := r.Target.get(ctx, c)
 	if err != nil {
@@ -195,8 +192,8 @@ func (x *run) held(pod *corev1.Pod) *corev1.Pod {
 		}
 		return held
 	}
-	for _, held := range podsOf(x.objects, pod.Namespace) {
-		if held.Name == pod.Name {
+	for _, object := range x.objects.All {
+		if held, ok := object.(*corev1.Pod); ok && held.Namespace == pod.Namespace && held.Name == pod.Name {
 			return held
 		}
 	}
@@ -260,7 +257,9 @@ func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanat
 		return nil, err
 	}
 	if o.InCluster && x.cluster == nil {
-		x.measure(ctx, cluster, o.Pod)
+		if read := x.usageReader(cluster, o.Pod); read != nil {
+			x.usages = read(ctx)
+		}
 	}
 	o.Measured = x.usages
 	group, err := x.tryGroup(ctx, cluster, &o)
@@ -301,28 +300,18 @@ func (x *run) open(ctx context.Context) (*cluster.Cluster, error) {
 	})
 }
 
-// measure reads the usage of pods that are all in one namespace.
-func (x *run) measure(ctx context.Context, c *cluster.Cluster, of ...*corev1.Pod) {
-	if read := x.usageReader(c, of...); read != nil {
-		x.usages = read(ctx)
+// usageReader returns a function that reads the usage of the pods of the pod's namespace, while the cluster is used by others. It is
+// nil unless the pod has a node, and a profile that reads load.
+func (x *run) usageReader(c *cluster.Cluster, pod *corev1.Pod) (read func(context.Context) sim.MeasuredUsage) {
+	if pod.Spec.NodeName == "" {
+		return nil
 	}
-}
-
-// usageReader returns a function that reads the usage of the pods' namespace, while the cluster is used by others. It is nil
-// unless one of the pods has a node, and a profile that reads load.
-func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(context.Context) sim.MeasuredUsage) {
-	var names []string
-	for _, pod := range of {
-		if name := cmp.Or(x.SchedulerName, pod.Spec.SchedulerName); pod.Spec.NodeName != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	readUsage := c.PodUsageReader(names)
+	readUsage := c.PodUsageReader([]string{cmp.Or(x.SchedulerName, pod.Spec.SchedulerName)})
 	if readUsage == nil {
 		return nil
 	}
 	return func(ctx context.Context) sim.MeasuredUsage {
-		usages, err := readUsage(ctx, of[0].Namespace)
+		usages, err := readUsage(ctx, pod.Namespace)
 		if err != nil {
 			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
 		}

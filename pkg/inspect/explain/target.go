@@ -1,14 +1,12 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +38,6 @@ func Kinds() []Kind {
 		{"StatefulSet", "statefulsets", "sts", appsv1.GroupName},
 		{"Job", "jobs", "", "batch"},
 		{"CronJob", "cronjobs", "cj", "batch"},
-		{"Namespace", "namespaces", "ns", ""},
 	}
 }
 
@@ -78,13 +75,10 @@ type Target struct {
 	Name string
 }
 
-// get returns the object of the connection's namespace, or the namespace.
+// get returns the object of the connection's namespace.
 func (t *Target) get(ctx context.Context, c *cluster.Connection) (runtime.Object, error) {
-	scoped := t.Kind.Kind != "Namespace"
-	object, err := t.client(c.Client).Get().NamespaceIfScoped(c.Namespace, scoped).Resource(t.Resource).Name(t.Name).Do(ctx).Get()
+	object, err := t.client(c.Client).Get().Namespace(c.Namespace).Resource(t.Resource).Name(t.Name).Do(ctx).Get()
 	switch {
-	case apierrors.IsNotFound(err) && !scoped:
-		return nil, fmt.Errorf("%s %s: not found", t.Type(), t.Name)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%s %s: not found in namespace %s; use -n for another namespace, or -f for a file",
 			t.Type(), t.Name, c.Namespace)
@@ -118,6 +112,10 @@ func ParseTarget(args []string) (Target, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return Target{}, fmt.Errorf("%s: write TYPE/NAME, such as deployment/web", strings.Join(args, " "))
 	}
+	if slices.Contains([]string{"namespace", "namespaces", "ns"}, strings.ToLower(first)) {
+		return Target{}, fmt.Errorf("%s: explain takes one pod or workload; for all pods of the namespace, write: "+
+			"kubectl plimsoll what-if --evict-all-in %s", strings.Join(args, " "), name)
+	}
 	kind, err := KindOf(first)
 	return Target{kind, name}, err
 }
@@ -147,17 +145,4 @@ func newReplicaSet(d *appsv1.Deployment, objects *cluster.Objects) (found *appsv
 		}
 	}
 	return found
-}
-
-// podsOf returns the namespace's pods, those without a node first, then by name.
-func podsOf(objects *cluster.Objects, namespace string) (pods []*corev1.Pod) {
-	for _, object := range objects.All {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == namespace {
-			pods = append(pods, pod)
-		}
-	}
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(min(len(a.Spec.NodeName), 1), min(len(b.Spec.NodeName), 1)), cmp.Compare(a.Name, b.Name))
-	})
-	return pods
 }
