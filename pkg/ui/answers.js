@@ -119,12 +119,12 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   let opener = null;
   function openPod(name) {
     opener = document.activeElement;
-    setView({ pod: name, a: "", b: "" }, true);
+    setView({ pod: name }, true);
     $("h-pod").focus();
     $("h-pod").scrollIntoView();
   }
   $("pod-close").onclick = () => {
-    setView({ pod: "", a: "", b: "" }, true);
+    setView({ pod: "" }, true);
     if (opener?.isConnected) opener.focus();
   };
   // valueOf writes a term as kubectl plimsoll explain does.
@@ -146,9 +146,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   }
   const isShown = (t) => t != null && (t.unit === "%" ? Math.abs(t.value) >= 0.05 : t.value !== 0);
   function compared(e) {
-    const pairOf = e.comparison?.nodes ?? e.candidates.slice(0, 2);
-    if (pairOf.length < 2) return [];
-    const [a, b] = pairOf;
+    const [a, b] = e.candidates;
+    if (!b) return [];
     const rows = [];
     const cell = (v) => (v == null ? "–" : number(v, 0));
     const plugins = [...new Set([a, b].flatMap((n) => [...(n.scores ?? []), ...(n.terms ?? [])].map((s) => s.plugin)))];
@@ -161,23 +160,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
         if (isShown(ta) || isShown(tb)) rows.push(["· " + name, valueOf(ta), valueOf(tb), ""]);
       }
     }
-    if (a.rank && b.rank) rows.push(["Total", number(a.total, 0), number(b.total, 0), signed(a.total - b.total)]);
-    const state = (n) => (n.ruledOutBy ? `${n.name}: ${n.ruledOutBy} rules it out: ${n.reason}` : `${n.name}: rank ${n.rank ?? "–"}, total ${number(n.total, 0)}`);
-    return [text("h3", "Two nodes side by side"), choose(e, a.name, b.name), facts([a, b].map(state)),
-      table("Two nodes side by side", [["Plugin and terms", "text"], [a.name], [b.name], ["Difference"]], rows)];
-  }
-  // choose lets the user name two nodes.
-  function choose(e, a, b) {
-    const names = [...new Set([...e.candidates.map((c) => c.name), ...e.ruledOut.flatMap((r) => r.nodes.map((n) => n.name)), a, b])];
-    const selects = [a, b].map((chosen, i) => {
-      const select = element("select", { ariaLabel: i ? "Second node" : "First node" }, ...names.slice(0, 1000).map((name) => element("option", { value: name, textContent: name, selected: name === chosen })));
-      select.onchange = () => {
-        const [first, second] = selects.map((s) => s.value);
-        if (first !== second) setView({ a: first, b: second }, true);
-      };
-      return select;
-    });
-    return element("div", { className: "controls" }, ...selects);
+    rows.push(["Total", number(a.total, 0), number(b.total, 0), signed(a.total - b.total)]);
+    return [text("h3", "The best two"), table("The best two", [["Plugin and terms", "text"], [a.name], [b.name], ["Difference"]], rows)];
   }
   // basis lists the parts of a usage, such as the mean of the workload and its spread.
   const basis = (parts) => (parts ?? []).map((p) => `${p.amount}: ${p.basis}`).join(" + ") || "–";
@@ -330,8 +314,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     $("pod").hidden = !view.pod;
     $("h-pod").textContent = view.pod;
     const [namespace, pod] = view.pod.split("/");
-    const nodes = view.a && view.b ? [["node", view.a], ["node", view.b]] : [];
-    askPod(pod ? "explain.json?" + new URLSearchParams([["namespace", namespace], ["pod", pod], ...nodes]) : "");
+    askPod(pod ? "explain.json?" + new URLSearchParams([["namespace", namespace], ["pod", pod]]) : "");
   }
   return { draw, titles, podButton, replaces, table, part, button };
 };

@@ -604,10 +604,6 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#pod-answer [aria-label=Candidates] tbody tr:first-child", "worker-00031230180"+"50") // rank, total, two scores
 	// Terms of the best two: 10 % against 30 %, and 180 against 140 points.
 	tb.Shows("#pod-answer", "LoadThreshold180140+40· cpu measured10.0 %30.0 %")
-	tb.Exec(`const select = document.querySelector("[aria-label='First node']"); select.value = "worker-0002"; select.dispatchEvent(new Event("change"))`)
-	tb.WaitFor("#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
-	tb.Shows("#pod-answer [aria-label='Two nodes side by side']", "Total190130+60")
-	hash("#view=waiting&pod=shop%2Fhuge-0&a=worker-0002&b=worker-0004")
 	tb.Shows("#pod-answer pre", "kubectl plimsoll explain --context production huge-0 -n shop")
 	fits("#pod-answer")
 	tb.Key(kb.Escape)

@@ -25,7 +25,7 @@ function mergePatch(target, patch) {
   const nodeOf = (name) => (Object.hasOwn(snapshot?.nodes ?? {}, name) ? snapshot.nodes[name] : undefined);
 
   // ---- The view, which the URL's fragment holds.
-  const view = { q: "", resource: "cpu", state: "", pool: "", runs: "", group: "", sort: "line", node: "", view: "", profile: "", pod: "", a: "", b: "", drain: "", add: "", like: "", more: "", of: "" };
+  const view = { q: "", resource: "cpu", state: "", pool: "", runs: "", group: "", sort: "line", node: "", view: "", profile: "", pod: "", drain: "", add: "", like: "", more: "", of: "" };
   const defaults = { ...view };
   function readView() {
     const fragment = new URLSearchParams(location.hash.slice(1));

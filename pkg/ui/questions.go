@@ -55,17 +55,14 @@ type reply struct {
 	command cluster.Command
 }
 
-// explain explains the pod of the query. Two nodes are compared.
+// explain explains the pod of the query.
 func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
-	namespace, pod, nodes := query.Get("namespace"), query.Get("pod"), query["node"]
+	namespace, pod := query.Get("namespace"), query.Get("pod")
 	if namespace == "" || pod == "" {
 		return reply{}, badQuery{errors.New("namespace, pod: write both")}
 	}
-	if len(nodes) != 0 && (len(nodes) != 2 || nodes[0] == nodes[1]) {
-		return reply{}, badQuery{errors.New("node: write two different nodes, or none")}
-	}
 	lent := false
-	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates, Compare: nodes}
+	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates}
 	r.Lend = func(ctx context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (_ bool, err error) {
 		lent, err = s.lend(ctx, of, use)
 		return lent, err
@@ -74,11 +71,7 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	if !lent {
 		debug.FreeOSMemory() // it has simulated the scheduler once more
 	}
-	args := []string{pod, "-n", namespace}
-	for _, node := range nodes {
-		args = append(args, "--node", node)
-	}
-	return reply{result: result, command: cluster.Plugin("explain", args...)}, err
+	return reply{result: result, command: cluster.Plugin("explain", pod, "-n", namespace)}, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,9 +83,6 @@ func questions() Questions {
 				Replaces:  moved,
 				Notes:     []string{},
 			}
-			if len(r.Compare) == 2 {
-				e.Comparison = &explain.Comparison{Nodes: []sim.NodeResult{candidate(r.Compare[0], 2, 70), candidate(r.Compare[1], 3, 40)}}
-			}
 			return e, nil
 		},
 		WhatIf: func(_ context.Context, s WhatIf) (*whatif.Report, error) {
@@ -130,7 +126,7 @@ func TestServer_Questions(t *testing.T) {
 		return whatIf(ctx, s)
 	}
 	q.Explain = func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
-		asked = append(asked, strings.Join(slices.Concat([]string{r.Target.Type(), namespace, r.Target.Name}, r.Compare), " "))
+		asked = append(asked, strings.Join([]string{r.Target.Type(), namespace, r.Target.Name}, " "))
 		return explained(ctx, namespace, r)
 	}
 	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: q})
@@ -141,11 +137,8 @@ func TestServer_Questions(t *testing.T) {
 		asked, body string
 	}{
 		{"explain.json?namespace=shop&pod=web-0", 200, "pod shop web-0", `"feasibleNodes":3`},
-		{"explain.json?namespace=shop&pod=web-0&node=a&node=b", 200, "pod shop web-0 a b", `"comparison":{`},
 		{"explain.json?namespace=shop&pod=web-404", 500, "pod shop web-404", "not found in namespace shop"},
 		{"explain.json?pod=web-0", 400, "", "namespace, pod: write both"},
-		{"explain.json?namespace=shop&pod=web-0&node=a", 400, "", "node: write two different nodes"},
-		{"explain.json?namespace=shop&pod=web-0&node=a&node=a", 400, "", "node: write two different nodes"},
 		{"what-if.json?drain=a&drain=b", 200, `[["a","b"],0,"",true]`, `"placed":3`},
 		{"what-if.json?add-nodes=2&like=a", 200, `[null,2,"a",true]`, `"placed":4`},
 		{"what-if.json?more=5&of=deploy/shop/web", 200, `[null,0,"",true,5,0,"deployment","shop","web"]`, `"placed":3`},
@@ -185,11 +178,10 @@ func TestServer_Commands(t *testing.T) {
 	const file = " --config 'a b.yaml'"
 	const flags = " --kubeconfig '/home/me/test cluster' --context test --as jane"
 	for path, want := range map[string]string{
-		"explain.json?namespace=shop&pod=web-0":               "kubectl plimsoll explain" + flags + " web-0 -n shop" + file,
-		"explain.json?namespace=shop&pod=a%27%3B%20b%0A%25":   "kubectl plimsoll explain" + flags + ` 'a'\''; b` + "\n%' -n shop" + file,
-		"explain.json?namespace=shop&pod=web-0&node=a&node=b": "kubectl plimsoll explain" + flags + " web-0 -n shop --node a --node b" + file,
-		"what-if.json?drain=b%20%2B&drain=a":                  "kubectl plimsoll what-if" + flags + " --drain 'b +' --drain a --pending" + file,
-		"what-if.json?add-nodes=2&like=a":                     "kubectl plimsoll what-if" + flags + " --add-nodes 2 --like a --pending" + file,
+		"explain.json?namespace=shop&pod=web-0":             "kubectl plimsoll explain" + flags + " web-0 -n shop" + file,
+		"explain.json?namespace=shop&pod=a%27%3B%20b%0A%25": "kubectl plimsoll explain" + flags + ` 'a'\''; b` + "\n%' -n shop" + file,
+		"what-if.json?drain=b%20%2B&drain=a":                "kubectl plimsoll what-if" + flags + " --drain 'b +' --drain a --pending" + file,
+		"what-if.json?add-nodes=2&like=a":                   "kubectl plimsoll what-if" + flags + " --add-nodes 2 --like a --pending" + file,
 		"what-if.json?more=5&of=deploy/shop/web&drain=a": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +
 			" -f - --replicas 5 --drain a --pending" + file,
 		"what-if.json?fewer=5&of=deploy/shop/web": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +

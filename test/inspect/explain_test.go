@@ -417,8 +417,6 @@ func explainText(t *testing.T) {
 	wants(explains("placed"), 0,
 		"Pod default/placed (runs on "+placed+"), profile plimsoll", "cpu 9", "% > 80 %: measured 9", "1.5 × request of container app",
 		"latency 30 > 5", "node(s) had untolerated taint", "TOTAL", "The pod runs on "+placed, placed+" counts neither its requests nor its usage.")
-	wants(explains("placed", "--node=n-1", "--node=n-3"), 0, "n-1 and n-3:", "DIFFERENCE", "n-1 ranks",
-		"n-3 ranks")
 	unreachable := shared.writeConfiguration(t, strings.ReplaceAll(configuration, "{{ .Prometheus }}", "http://127.0.0.1:1"))
 	wants(explains("placed", "--config", unreachable), 0,
 		"TargetLoadPacking scores nothing: no node has fresh load", "LoadThreshold rules out nothing", "Cannot read Prometheus")
@@ -661,7 +659,6 @@ func TestExplain_Errors(t *testing.T) {
 		{"the record and a profile", "", []string{"web", "--last", "--scheduler-name", "plimsoll"}, []string{"--last: write the name of a pod"}},
 		{"no pod", "", nil, []string{"no pod", "-f FILE"}},
 		{"a name and a file", "", []string{"p", "-f", "-"}, []string{"leave out one"}},
-		{"one node to compare", "", []string{"p", "--node", "a"}, []string{"two different nodes"}},
 		{"a profile of another scheduler", stranger, []string{"-f", "-"}, []string{`"volcano"`, "default-scheduler, plimsoll, peaks"}},
 		{"an unknown profile", stranger, []string{"-f", "-", "--scheduler-name", "plimsol"},
 			[]string{`--scheduler-name: "plimsol"`, "default-scheduler, plimsoll, peaks"}},

@@ -19,7 +19,6 @@ type explainOptions struct {
 	output  output.Flags
 	file    string
 	top     int
-	nodes   []string
 	// last shows the scheduler's record of the decision.
 	last bool
 	// schedulerName replaces the pod's.
@@ -66,9 +65,6 @@ Exit codes: 0 the pod fits some node, 1 it fits none without preemption, 2 unkno
   # Where would this profile place a pod that another scheduler has placed, and why not there?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop --scheduler-name plimsoll
 
-  # Why one node and not the other?
-  kubectl plimsoll explain web-5d8c7f9b4-x2x7q --node worker-1 --node worker-2
-
   # All candidates, for a script
   kubectl plimsoll explain -f pod.yaml --top 0 -o json | jq -r '.candidates[].name'`,
 		RunE: o.run,
@@ -81,7 +77,6 @@ Exit codes: 0 the pod fits some node, 1 it fits none without preemption, 2 unkno
 	flags.BoolVar(&o.last, "last", false,
 		"show what the scheduler saw when it placed the pod, if the plugin that records decisions was enabled")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
-	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
 	return command
 }
 
@@ -91,12 +86,10 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 		return errors.New("no pod: write the name of a pod of the cluster, TYPE/NAME, or -f FILE")
 	case len(args) > 0 && o.file != "":
 		return fmt.Errorf("--filename: %s is named too; leave out one", strings.Join(args, " "))
-	case o.last && (len(args) == 0 || o.schedulerName != "" || o.nodes != nil || cmd.Flags().Changed("top")):
+	case o.last && (len(args) == 0 || o.schedulerName != "" || cmd.Flags().Changed("top")):
 		return errors.New("--last: write the name of a pod, and no other flag of explain")
 	case o.top < 0:
 		return fmt.Errorf("--top: %d; write 0 for all candidates, or more", o.top)
-	case cmd.Flags().Changed("node") && (len(o.nodes) != 2 || o.nodes[0] == o.nodes[1]):
-		return fmt.Errorf("--node: %s; name two different nodes", strings.Join(o.nodes, ", "))
 	}
 	return o.output.Validate()
 }
@@ -132,7 +125,7 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connect
 	}
 	return Run(cmd.Context(), connection, Request{
 		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
-		Namespace: *o.cluster.Kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
+		Namespace: *o.cluster.Kube.Namespace, Top: o.top, SchedulerName: o.schedulerName,
 		Origins: o.origins, Found: kubectl.FoundBy(cmd, connection),
 	})
 }

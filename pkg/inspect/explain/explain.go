@@ -31,8 +31,6 @@ type Options struct {
 	Measured sim.MeasuredUsage
 	// Top is the number of candidates to return at most; 0 returns all.
 	Top int
-	// Compare names two nodes to compare; or none.
-	Compare []string
 }
 
 // Explain explains where the scheduler would place the pod. Explain removes a pod that has a node from the scheduler, and does not
@@ -79,11 +77,6 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 		result.Decision.Event = d.Err.Error()
 	}
 	result.Preemption = preemptionOf(d)
-	if len(o.Compare) > 0 {
-		if result.Comparison, err = compare(d, o.Compare); err != nil {
-			return nil, err
-		}
-	}
 	if result.Pod.Node != "" && !podusage.HasEnded(o.Pod) {
 		result.Placement = placementOf(result, d)
 		result.Placement.UsageEstimated = usageEstimated
@@ -180,25 +173,6 @@ func find(nodes []sim.NodeResult, name string) *sim.NodeResult {
 		return nil
 	}
 	return &nodes[i]
-}
-
-func compare(d *sim.Result, names []string) (*Comparison, error) {
-	if len(names) != 2 {
-		return nil, fmt.Errorf("%q: two nodes are compared; name two", names)
-	}
-	c := &Comparison{}
-	for _, name := range names {
-		n := find(d.Nodes, name)
-		if n == nil {
-			return nil, fmt.Errorf("node %q: the cluster has no such node", name)
-		}
-		c.Nodes = append(c.Nodes, *n)
-	}
-	if c.Nodes[0].Rank == 0 || c.Nodes[1].Rank == 0 {
-		return c, nil // a node that was ruled out has no scores
-	}
-	c.Differences = differences(&c.Nodes[0], &c.Nodes[1])
-	return c, nil
 }
 
 // differences returns by how much each plugin scores a higher than b. Both have passed the filters.

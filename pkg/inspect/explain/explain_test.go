@@ -357,8 +357,8 @@ func TestExplain_PlacedPodIsMeasured(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newScheduler(t, byLoad, loads{"a": 0.45, "b": 0.70}, node("a", "8"), node("b", "8"), placed)
-			r := explained(t, s, explain.Options{Pod: placed, InCluster: true, Measured: tt.measured, Compare: []string{"a", "b"}})
-			same(t, "utilization", []float64{75, tt.utilization}, utilizations(r.Comparison.Nodes), approximately)
+			r := explained(t, s, explain.Options{Pod: placed, InCluster: true, Measured: tt.measured})
+			same(t, "utilization", map[string]float64{"a": 75, "b": tt.utilization}, utilizations(r), approximately)
 			if stays := tt.utilization < 80; r.Placement.Differs == stays || r.Placement.UsageEstimated != tt.estimated {
 				t.Errorf("placement %+v; want that it stays: %v, estimated: %v", r.Placement, stays, tt.estimated)
 			}
@@ -367,22 +367,23 @@ func TestExplain_PlacedPodIsMeasured(t *testing.T) {
 			}
 			// The next pod sees the measured load: 45 + 2.5 %, and 70 + 2.5 %.
 			check.OK(t, s.Add(placed))
-			next := explained(t, s, explain.Options{Pod: pod("next", "200m", "1Gi").Obj(), Compare: []string{"a", "b"}})
-			same(t, "utilization with the next pod", []float64{47.5, 72.5}, utilizations(next.Comparison.Nodes), approximately)
+			next := explained(t, s, explain.Options{Pod: pod("next", "200m", "1Gi").Obj()})
+			same(t, "utilization with the next pod", map[string]float64{"a": 47.5, "b": 72.5}, utilizations(next), approximately)
 		})
 	}
 }
 
 // utilizations returns the CPU utilization of each node as LoadThreshold sees it, in percent.
-func utilizations(nodes []sim.NodeResult) (all []float64) {
-	for _, n := range nodes {
-		for _, limit := range n.Limits { // of a node that it rules out
-			all = append(all, limit.Value)
-		}
+func utilizations(r *explain.Explanation) map[string]float64 {
+	all := map[string]float64{}
+	for _, out := range r.RuledOut {
+		all[out.Nodes[0].Name] = out.Nodes[0].Limits[0].Value
+	}
+	for _, n := range r.Candidates {
 		for _, of := range n.Terms {
 			for _, term := range of.Terms {
-				if of.Plugin == "LoadThreshold" && term.Name == "cpu utilization" && len(n.Limits) == 0 {
-					all = append(all, term.Value)
+				if of.Plugin == "LoadThreshold" && term.Name == "cpu utilization" {
+					all[n.Name] = term.Value
 				}
 			}
 		}
@@ -422,26 +423,6 @@ func TestExplain_NominatedNode(t *testing.T) {
 	p = pod("p", "200m", "1Gi").NominatedNodeName("hot").Obj()
 	r = explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
 	same(t, "nominated to a node that is ruled out", []string{"worker-3"}, r.Decision.Nodes)
-}
-
-func TestExplain_Comparison(t *testing.T) {
-	l, objects := workers()
-	s := newScheduler(t, byLoad, l, objects...)
-	p := pod("p", "200m", "1Gi").Obj()
-	c := explained(t, s, explain.Options{Pod: p, Top: 1, Compare: []string{"worker-2", "worker-1"}}).Comparison
-	differences := slices.DeleteFunc(c.Differences, func(d explain.Difference) bool { return d.Plugin == "LoadThreshold" })
-	want := []explain.Difference{{Plugin: "TargetLoadPacking", Weighted: 60 - 170}, {Plugin: "NodeResourcesFit", Weighted: 95 - 45}}
-	if diff := cmp.Diff(want, differences); diff != "" || c.Nodes[0].Rank != 3 || c.Nodes[1].Rank != 2 {
-		t.Errorf("ranks %d and %d, want 3 and 2; differences (-want +got):\n%s", c.Nodes[0].Rank, c.Nodes[1].Rank, diff)
-	}
-	c = explained(t, s, explain.Options{Pod: p, Compare: []string{"worker-2", "hot"}}).Comparison
-	if c.Differences != nil || c.Nodes[1].RuledOutBy != "LoadThreshold" || len(c.Nodes[1].Limits) != 1 {
-		t.Errorf("%+v, want no differences to a node that LoadThreshold rules out", c)
-	}
-	_, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2", "x"}})
-	check.Error(t, err, `"x"`)
-	_, err = explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2"}})
-	check.Error(t, err, `["worker-2"]: two nodes are compared`)
 }
 
 func TestExplain_SampledNodes(t *testing.T) {

@@ -37,8 +37,6 @@ type Explanation struct {
 	Placement *Placement `json:"placement,omitempty"`
 	// Replaces is set for the replacement of a pod that the rebalancer moved.
 	Replaces *cluster.Origin `json:"replaces,omitempty"`
-	// Comparison is set where two nodes are compared.
-	Comparison *Comparison `json:"comparison,omitempty"`
 	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.
 	SampledNodes int `json:"sampledNodes,omitempty"`
 	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score.
@@ -150,12 +148,6 @@ type Placement struct {
 	UsageEstimated bool `json:"usageEstimated,omitempty"`
 	// QuantilePlugins read quantiles of the load. These still include the pod, so that it counts twice.
 	QuantilePlugins []string `json:"quantilePlugins,omitempty"`
-}
-
-// Comparison compares two nodes. Differences are in the order of the profile; there are none if a node was ruled out.
-type Comparison struct {
-	Nodes       []sim.NodeResult `json:"nodes"`
-	Differences []Difference     `json:"differences,omitempty"`
 }
 
 // Difference is one plugin's weighted score of the first node, less that of the second.

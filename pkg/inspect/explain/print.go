@@ -42,10 +42,7 @@ func (r *Explanation) Print(p *terminal.Printer) {
 		x.Printf("\nFilters ruled out %d of %s:\n", r.Nodes-r.FeasibleNodes, text.Count(r.Nodes, "node"))
 		x.ruledOut(r.RuledOut)
 	}
-	switch {
-	case r.Comparison != nil:
-		x.comparison(r.Comparison)
-	case len(r.Candidates) > 0:
+	if len(r.Candidates) > 0 {
 		x.Printf("\nBest of %s that passed the filters:\n", text.Count(r.FeasibleNodes, "node"))
 		x.candidates(r.Candidates)
 	}
@@ -166,10 +163,10 @@ func termValue(value float64, u string) string {
 // candidates prints the scores of as many nodes as fit the terminal, but of at least one.
 func (x *printer) candidates(nodes []sim.NodeResult) {
 	fitting := len(nodes)
-	table := x.scores(nodes, nil)
+	table := x.scores(nodes)
 	for x.Width > 0 && fitting > 1 && table.Width() > x.Width {
 		fitting--
-		table = x.scores(nodes[:fitting], nil)
+		table = x.scores(nodes[:fitting])
 	}
 	table.Print(x.Printer, true)
 	if fitting < len(nodes) {
@@ -178,17 +175,18 @@ func (x *printer) candidates(nodes []sim.NodeResult) {
 }
 
 // scores returns a table with a column for each node, and rows for plugins and their terms.
-func (x *printer) scores(nodes []sim.NodeResult, differences []Difference) *terminal.Table[[]string] {
-	headers := []string{"PLUGIN"}
+func (x *printer) scores(nodes []sim.NodeResult) *terminal.Table[[]string] {
+	headers, totals := []string{"PLUGIN"}, []string{"TOTAL"}
 	for _, n := range nodes {
-		headers = append(headers, n.Name)
-	}
-	if differences != nil {
-		headers = append(headers, "DIFFERENCE")
+		headers, totals = append(headers, n.Name), append(totals, strconv.FormatInt(n.Total, 10))
 	}
 	var rows [][]string
 	for _, plugin := range pluginsOf(nodes) {
-		rows = append(rows, x.pluginRow(plugin, nodes, differences))
+		row := []string{plugin}
+		for i := range nodes {
+			row = append(row, x.scoreOf(&nodes[i], plugin))
+		}
+		rows = append(rows, row)
 		for _, term := range termNames(plugin, nodes) {
 			if isZero(plugin, term, nodes) {
 				continue
@@ -201,33 +199,9 @@ func (x *printer) scores(nodes []sim.NodeResult, differences []Difference) *term
 		}
 	}
 	if !slices.ContainsFunc(nodes, func(n sim.NodeResult) bool { return len(n.Scores) == 0 }) {
-		rows = append(rows, totals(nodes, differences))
+		rows = append(rows, totals)
 	}
 	return terminal.TextTable(headers, rows)
-}
-
-func totals(nodes []sim.NodeResult, differences []Difference) []string {
-	row := []string{"TOTAL"}
-	for _, n := range nodes {
-		row = append(row, strconv.FormatInt(n.Total, 10))
-	}
-	if differences != nil {
-		row = append(row, fmt.Sprintf("%+d", nodes[0].Total-nodes[1].Total))
-	}
-	return row
-}
-
-func (x *printer) pluginRow(plugin string, nodes []sim.NodeResult, differences []Difference) []string {
-	row := []string{plugin}
-	for i := range nodes {
-		row = append(row, x.scoreOf(&nodes[i], plugin))
-	}
-	for _, d := range differences {
-		if d.Plugin == plugin {
-			row = append(row, fmt.Sprintf("%+d", d.Weighted))
-		}
-	}
-	return row
 }
 
 func (x *printer) scoreOf(n *sim.NodeResult, plugin string) string {
@@ -236,10 +210,6 @@ func (x *printer) scoreOf(n *sim.NodeResult, plugin string) string {
 	case i >= 0:
 		s := n.Scores[i]
 		return fmt.Sprintf("%d × %d = %d", s.Normalized, s.Weight, s.Weighted)
-	case n.RuledOutBy == plugin:
-		return "ruled out"
-	case n.Rank == 0:
-		return "-"
 	case filters(n, plugin) && !slices.Contains(x.SkippedFilters, plugin):
 		return "passes" // its filter; it scores nothing
 	}
@@ -315,19 +285,6 @@ func termOf(n *sim.NodeResult, plugin, name string) string {
 		}
 	}
 	return "-"
-}
-
-func (x *printer) comparison(c *Comparison) {
-	x.Printf("\n%s and %s:\n", c.Nodes[0].Name, c.Nodes[1].Name)
-	x.scores(c.Nodes, c.Differences).Print(x.Printer, true)
-	for _, n := range c.Nodes {
-		switch {
-		case n.RuledOutBy != "":
-			x.Printf("%s is ruled out by %s: %s\n", n.Name, n.RuledOutBy, reason(n.Reason, n.Limits))
-		case n.Rank > 0 && len(n.Scores) > 0:
-			x.Printf("%s ranks %d of %d.\n", n.Name, n.Rank, x.FeasibleNodes)
-		}
-	}
 }
 
 func reason(text string, l []explain.Limit) string {

@@ -191,11 +191,6 @@ func TestResult_Print_Sentences(t *testing.T) {
 		{"a relaxed limit", func(r *explain.Explanation) {
 			r.Relaxed = &explain.Relaxed{Plugins: []string{"LoadThreshold"}, RuledOut: r.RuledOut}
 		}, "LoadThreshold left the pod no node: the limit is waived for it at once"},
-		{"a comparison", func(r *explain.Explanation) {
-			r.Comparison = &explain.Comparison{Nodes: r.Candidates, Differences: []explain.Difference{
-				{Plugin: "TargetLoadPacking", Weighted: -44}, {Plugin: "NodeResourcesFit", Weighted: 50},
-			}}
-		}, "  cpu measured     25.0 %        25.0 %\nNodeResourcesFit   95 × 1 = 95   45 × 1 = 45   +50\nTOTAL              221           215           +6\nworker-3 ranks 1 of 2.\n"},
 		{"a placed pod that would stay", func(r *explain.Explanation) {
 			r.Placement = &explain.Placement{Node: "worker-3", Rank: 1}
 		}, "The pod runs on worker-3: it would go there today too.\n"},

@@ -36,8 +36,6 @@ type Request struct {
 	SchedulerName string
 	// Top is the number of candidates to return; 0 returns all.
 	Top int
-	// Compare names two nodes to compare; or none.
-	Compare []string
 	// Origins reads which pods were moved.
 	Origins cluster.ReadOrigins
 	// Found is called with the configuration. It must not be nil.
@@ -162,7 +160,7 @@ func (r *Request) explainLent(
 }
 
 func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *cluster.Origin, notes []string) (Result, error) {
-	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
+	o := Options{Pod: pod, Top: x.Top}
 	if held := x.held(pod); held != nil {
 		o.Pod, o.InCluster = held, true
 	}
@@ -207,7 +205,7 @@ func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
 	}
 	x.readGroup(ctx, pod)
 	x.groups.Add(m.PodGroups)
-	return x.explain(ctx, Options{Pod: pod, Top: x.Top, Compare: x.Compare}, notes)
+	return x.explain(ctx, Options{Pod: pod, Top: x.Top}, notes)
 }
 
 func (x *run) readGroup(ctx context.Context, pod *corev1.Pod) {
