@@ -6,17 +6,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -80,13 +74,6 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	if result.Pod.Node != "" && !podusage.HasEnded(o.Pod) {
 		result.Placement = placementOf(result, d)
 		result.Placement.UsageEstimated = usageEstimated
-		result.Placement.QuantilePlugins = quantilePlugins(s, result.Profile)
-	}
-	if err := result.sample(ctx, s, pod, d); err != nil {
-		return nil, err
-	}
-	if err := result.noteSkipped(ctx, s); err != nil {
-		return nil, err
 	}
 	result.notePod(o.Pod)
 	return result, nil
@@ -198,75 +185,8 @@ func placementOf(e *Explanation, d *sim.Result) *Placement {
 	return p
 }
 
-// quantilePlugins returns the profile's plugins that read quantiles of the load, from which no usage is subtracted.
-func quantilePlugins(s *sim.Scheduler, schedulerName string) (names []string) {
-	for _, r := range s.LoadReaders(schedulerName) {
-		if r.Reader().Request().Fraction > 0 {
-			names = append(names, r.Name())
-		}
-	}
-	return names
-}
-
-// minFeasibleNodes is the number of feasible nodes up to which the scheduler finds all of them.
-const minFeasibleNodes = 100
-
-func (r *Explanation) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
-	if d.Feasible <= minFeasibleNodes || r.Relaxed != nil { // a waiver holds for one attempt
-		return nil
-	}
-	sampled, err := s.Decide(ctx, pod)
-	if err != nil {
-		return err
-	}
-	if sampled.Node != "" && sampled.Feasible < d.Feasible {
-		r.SampledNodes = sampled.Feasible
-	}
-	return nil
-}
-
-func (r *Explanation) noteSkipped(ctx context.Context, s *sim.Scheduler) error {
-	readers := s.LoadReaders(r.Profile)
-	for _, d := range plugins.All() {
-		known := false
-		if i := slices.IndexFunc(readers, func(reader explain.LoadReader) bool { return reader.Name() == d.Name }); i >= 0 {
-			var err error
-			if known, err = knowsLoad(ctx, s, readers[i]); err != nil {
-				return err
-			}
-		}
-		waived := r.Relaxed != nil && slices.Contains(r.Relaxed.Plugins, d.Name)
-		filterReason, scoreReason := d.FilterSkipped.Reason(known), d.ScoreSkipped.Reason(known)
-		switch {
-		case slices.Contains(r.SkippedFilters, d.Name) && !waived && filterReason != "":
-			r.note("%s rules out nothing: %s.", d.Name, filterReason)
-		case slices.Contains(r.SkippedScores, d.Name) && r.FeasibleNodes > 1 && scoreReason != "":
-			r.note("%s scores nothing: %s. The other plugins decide.", d.Name, scoreReason)
-		}
-	}
-	return nil
-}
-
 func (r *Explanation) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
-}
-
-// knowsLoad reports whether some node has fresh load, or a load line that needs none.
-func knowsLoad(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader) (bool, error) {
-	nodes, err := s.NodeInfos(ctx)
-	if err != nil {
-		return false, err
-	}
-	state := framework.NewCycleState()
-	return slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
-		line := reader.LoadLine(state, node)
-		for r := range line.Node {
-			if line.Node[r].State == load.Fresh || line.Percent[r] > 0 {
-				return true
-			}
-		}
-		return false
-	}), nil
 }
 
 func (r *Explanation) notePod(pod *corev1.Pod) {
@@ -279,18 +199,10 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 	if podusage.HasEnded(pod) {
 		r.note("The pod has ended (%s): it is explained as if it were recreated.", pod.Status.Phase)
 	}
-	if r.SampledNodes > 0 {
-		r.note("The scheduler stops at %d feasible nodes (percentageOfNodesToScore), starting where it stopped for the pod before. "+
-			"Here all %d are compared.", r.SampledNodes, r.FeasibleNodes)
-	}
 	if p := r.Placement; p != nil {
 		r.note("The pod is explained as if it were not placed yet: %s counts neither its requests nor its usage.", p.Node)
 		if p.UsageEstimated {
 			r.note("The usage of the pod is not measured: what %s counts of it is estimated.", p.Node)
-		}
-		if p.QuantilePlugins != nil {
-			r.note("Quantiles of the load of %s still include the pod. So %s counts it twice there: as measured, and as expected.",
-				p.Node, strings.Join(p.QuantilePlugins, ", "))
 		}
 	}
 }

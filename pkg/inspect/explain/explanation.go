@@ -37,8 +37,6 @@ type Explanation struct {
 	Placement *Placement `json:"placement,omitempty"`
 	// Replaces is set for the replacement of a pod that the rebalancer moved.
 	Replaces *cluster.Origin `json:"replaces,omitempty"`
-	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.
-	SampledNodes int `json:"sampledNodes,omitempty"`
 	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score.
 	SkippedFilters []string `json:"skippedFilters"`
 	SkippedScores  []string `json:"skippedScores"`
@@ -146,8 +144,6 @@ type Placement struct {
 	Limits      []explain.Limit `json:"limits,omitempty"`
 	// UsageEstimated is set where the pod's usage is not measured. Then an estimate is subtracted from the load of Node.
 	UsageEstimated bool `json:"usageEstimated,omitempty"`
-	// QuantilePlugins read quantiles of the load. These still include the pod, so that it counts twice.
-	QuantilePlugins []string `json:"quantilePlugins,omitempty"`
 }
 
 // Difference is one plugin's weighted score of the first node, less that of the second.

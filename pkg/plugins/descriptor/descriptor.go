@@ -41,25 +41,6 @@ type Descriptor struct {
 	ScoresByLoad bool
 	// BesideRequests is as in configlint.Plugin.
 	BesideRequests func(args runtime.Object) bool
-	// FilterSkipped and ScoreSkipped say why the plugin skipped.
-	FilterSkipped, ScoreSkipped Skipped
-}
-
-// Skipped holds why a plugin skips. An empty reason is not shown.
-type Skipped struct {
-	// Unknown is the reason if no node's load is known, and Known if some node's is.
-	Unknown, Known string
-}
-
-// NoLoad is the reason if no node's load is known.
-const NoLoad = "no node has fresh load"
-
-// Reason returns Known or Unknown.
-func (s Skipped) Reason(loadKnown bool) string {
-	if loadKnown {
-		return s.Known
-	}
-	return s.Unknown
 }
 
 // LoadProvider opens readers of load.

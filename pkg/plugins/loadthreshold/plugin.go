@@ -79,9 +79,6 @@ func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
 		Name:     Name,
 		LineRank: 1,
-		FilterSkipped: descriptor.Skipped{
-			Unknown: descriptor.NoLoad, Known: "the pod is exempt (ignoreDaemonSets or exempt in the plugin's arguments)",
-		},
 	}, descriptor.Parts[*config.LoadThresholdArgs]{Reads: reads, Limits: limits, Build: build})
 }
 

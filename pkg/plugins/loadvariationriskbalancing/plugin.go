@@ -38,7 +38,7 @@ var (
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name: Name, ScoresByLoad: true, ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+		Name: Name, ScoresByLoad: true,
 	}, descriptor.Parts[*config.LoadVariationRiskBalancingArgs]{Reads: reads, Build: build})
 }
 

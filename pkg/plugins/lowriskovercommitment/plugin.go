@@ -42,7 +42,6 @@ var (
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
 		Name: Name, ScoresByLoad: true,
-		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: "the pod has neither requests nor limits"},
 	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, BesideRequests: besideRequests, Build: build})
 }
 

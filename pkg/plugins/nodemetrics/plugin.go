@@ -60,7 +60,6 @@ var (
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
 		Name: Name, ScoresByLoad: true,
-		ScoreSkipped: descriptor.Skipped{Unknown: "no candidate has a value of any metric that has a weight"},
 	}, descriptor.Parts[*config.NodeMetricsArgs]{Reads: reads, Limits: limits, Build: build})
 }
 

@@ -46,7 +46,7 @@ var (
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name: Name, ScoresByLoad: true, ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+		Name: Name, ScoresByLoad: true,
 	}, descriptor.Parts[*config.PeaksArgs]{Reads: reads, Build: build})
 }
 

@@ -41,7 +41,6 @@ var (
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
 		Name: Name, LineRank: 3, ScoresByLoad: true,
-		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
 	}, descriptor.Parts[*config.PredictedPeakArgs]{Reads: reads, Build: build})
 }
 

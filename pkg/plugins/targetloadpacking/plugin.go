@@ -42,7 +42,6 @@ var (
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
 		Name: Name, LineRank: 2, ScoresByLoad: true,
-		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
 	}, descriptor.Parts[*config.TargetLoadPackingArgs]{Reads: reads, Build: build})
 }
 
