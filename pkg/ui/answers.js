@@ -218,8 +218,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const failed = o.unschedulable ?? [];
     const lost = [...(report.lost ?? []), ...(o.lost ?? [])];
     const without = o.pods - o.placed;
-    const overloaded = o.overloaded ?? [];
-    const before = overloaded.filter((n) => n.before).length;
     const changes = (n) => [
       n.new && "new", n.drained && "drained", n.crossesLine ? "crosses the line" : (n.cpu.above || n.memory.above) && "above the line",
       ...[["CPU", n.cpu], ["memory", n.memory]].map(([name, l]) => l.byRequests && l.afterPercent != null && name + " by requests"),
@@ -230,8 +228,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       facts([...(report.changes ?? []), !target && `${number(o.nodesAboveBefore, 0)} of ${plural(o.nodesInCluster, "node")} above the line before, ${number(o.nodesAboveAfter, 0)} after`,
         o.relaxed && plural(o.relaxed, "pod") + " placed because a limit was waived that left no node",
         o.preempted?.length && plural(o.preempted.length, "pod") + " preempted"]),
-      overloaded.length && text("p", `▲ ${plural(overloaded.length, "node")} above 100 % in the end${before ? `, ${number(before, 0)} before` : ""}: ` +
-        list(overloaded.map((n) => `${n.name} (${n.resource} ${number(n.afterPercent, 0)} %)`)), "warning"),
       lost.length && text("p", `Nobody recreates ${plural(lost.length, "pod")}: ${list(lost)}`, "warning"),
       failed.length && text("h3", "Pods without a node"),
       failed.length && table("Pods without a node", [["Of", "text"], ["Pods"], ["Why", "long"]], failed.map((g) => [g.of, number(g.pods, 0), g.reason])),

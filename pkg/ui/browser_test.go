@@ -617,7 +617,6 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#whatif-answer", "100 Insufficient cpu.")
 	tb.Shows("#whatif-answer", "70.0 → 85.0 ▲")
 	tb.Shows("#whatif-answer .facts", "2 pods placed because a limit was waived that left no node1 pod preempted")
-	tb.Shows("#whatif-answer .warning", "▲ 2 nodes above 100 % in the end, 1 before: worker-0003 (cpu 104 %), worker-0004 (memory 101 %)")
 	tb.Shows("#whatif-answer [aria-label='Changed nodes'] tbody tr:last-child", "above the line, CPU by requests")
 	tb.Shows("#whatif-answer pre", "kubectl plimsoll what-if --context production --drain 'worker-0000;' --drain reboot --pending")
 	hash("#view=whatif&drain=worker-0000%3B+reboot")

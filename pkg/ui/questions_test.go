@@ -94,7 +94,6 @@ func questions() Questions {
 			}
 			return &whatif.Report{Changes: []string{"drained " + strings.Join(s.Drain, ", ")}, Outcomes: []*whatif.Outcome{{
 				Pods: 4, Placed: 3, NodesInCluster: 100, NodesAboveBefore: 10, NodesAboveAfter: 11, Relaxed: 2, Preempted: []string{"shop/low-0"},
-				Overloaded: []whatif.Overload{{Name: "worker-0003", Resource: "cpu", AfterPercent: 104}, {Name: "worker-0004", Resource: "memory", AfterPercent: 101, Before: true}},
 				Nodes: []whatif.ChangedNode{
 					{Name: "worker-0003", Placed: 3, CPU: change(70, 85), Memory: change(30, 40), CrossesLine: true},
 					{Name: "worker-0000", Drained: true, Evicted: 4, CPU: change(85, 5), Memory: change(85, 10)},

@@ -36,8 +36,6 @@ type Outcome struct {
 	NodesInCluster   int `json:"nodesInCluster"`
 	NodesAboveBefore int `json:"nodesAboveBefore"`
 	NodesAboveAfter  int `json:"nodesAboveAfter"`
-	// Overloaded are the nodes that end above 100 %, the highest first.
-	Overloaded []Overload `json:"overloaded"`
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.
@@ -86,42 +84,6 @@ type Load struct {
 	Above bool `json:"above"`
 }
 
-// Overload is a node that ends above 100 % of its capacity or, if its load is unknown, of its allocatable.
-type Overload struct {
-	Name string `json:"name"`
-	// Resource is the one with the higher utilization, AfterPercent.
-	Resource     string  `json:"resource"`
-	AfterPercent float64 `json:"afterPercent"`
-	// Before reports whether the node was above 100 % before.
-	Before bool `json:"before,omitempty"`
-}
-
-// highest returns the resource of the higher utilization, and the utilization as a fraction.
-func highest(l *explain.LoadLine) (resource load.Resource, utilization float64) {
-	for r, u := range l.Utilization {
-		if u > utilization {
-			resource, utilization = load.Resource(r), u
-		}
-	}
-	return resource, utilization
-}
-
-func (o *Outcome) setOverloaded() {
-	for name, after := range o.after {
-		resource, utilization := highest(&after)
-		if utilization <= 1 {
-			continue
-		}
-		before := o.before[name]
-		_, was := highest(&before)
-		o.Overloaded = append(o.Overloaded,
-			Overload{Name: name, Resource: resource.String(), AfterPercent: 100 * utilization, Before: was > 1})
-	}
-	slices.SortFunc(o.Overloaded, func(a, b Overload) int {
-		return cmp.Or(cmp.Compare(b.AfterPercent, a.AfterPercent), cmp.Compare(a.Name, b.Name))
-	})
-}
-
 // Group counts pods without a node, by owner and reason.
 type Group struct {
 	Of       string   `json:"of"`
@@ -155,7 +117,6 @@ func (r *run) report(ctx context.Context) (err error) {
 	}
 	out.NodesInCluster = len(nodes)
 	r.plan.compare(out)
-	out.setOverloaded()
 	return nil
 }
 
@@ -234,9 +195,6 @@ func loadOf(before explain.LoadLine, existed bool, after explain.LoadLine, r loa
 // Print prints the result for people.
 func (r *Report) Print(p *terminal.Printer) {
 	for _, o := range r.Outcomes {
-		if text := overloads(o.Overloaded); text != "" {
-			p.Printf("%s\n", p.Painted(terminal.Red, text))
-		}
 		p.Printf("%s\n\n", o.title())
 		for _, change := range r.Changes {
 			p.Printf("%s\n", change)
@@ -295,26 +253,6 @@ func (o *Outcome) summary() string {
 		line += fmt.Sprintf(" (%d cross it)", crossing)
 	}
 	return line
-}
-
-// overloads names the nodes that end above 100 %; empty if there are none.
-func overloads(list []Overload) string {
-	if len(list) == 0 {
-		return ""
-	}
-	before := 0
-	var nodes []string
-	for _, o := range list {
-		nodes = append(nodes, fmt.Sprintf("%s (%s %.0f %%)", o.Name, o.Resource, o.AfterPercent))
-		if o.Before {
-			before++
-		}
-	}
-	line := text.Count(len(list), "node") + " above 100 % in the end"
-	if before > 0 {
-		line += fmt.Sprintf(", %d before", before)
-	}
-	return line + ": " + text.FirstN(nodes)
 }
 
 // printNodes prints a row for each node that changes, but at most Top rows.

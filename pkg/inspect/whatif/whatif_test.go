@@ -228,19 +228,6 @@ func TestRun_UnderAnotherProfile(t *testing.T) {
 	}
 }
 
-// Two pods of 5 % go to c, which has 97 % and no line. It carries 107 % then.
-func TestRun_Overloads(t *testing.T) {
-	a, b, c := node("a"), node("b"), node("c")
-	a.Spec.Unschedulable, b.Spec.Unschedulable = true, true
-	objects := []apiruntime.Object{a, b, c}
-	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "relaxed")})
-	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.75, "b": 0.5, "c": 0.97}, objects), "")
-	if len(o.Overloaded) != 1 || o.Overloaded[0].Name != "c" || o.Overloaded[0].Resource != "cpu" || o.Overloaded[0].Before ||
-		math.Round(o.Overloaded[0].AfterPercent) != 107 {
-		t.Errorf("overloaded %+v, want c at 107 %% of cpu", o.Overloaded)
-	}
-}
-
 func TestRun_Drain(t *testing.T) {
 	objects, cpu := threeNodes()
 	ended := running("shop", "ended", "400m", "a", "ReplicaSet")
