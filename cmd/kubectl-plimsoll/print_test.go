@@ -49,7 +49,7 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 				r.Print(p)
 			case *top.Nodes:
 				output.Lines(&b, append(r.Notes(), r.Title())...)
-				r.Print(p, top.ByLine, true)
+				r.Print(p, true)
 			case *top.Pods:
 				output.Lines(&b, append(r.Notes(), r.Title())...)
 				r.Print(p, true)

@@ -10,55 +10,40 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	type row struct{ name, cpu, extra, state string }
+	type row struct{ name, cpu, state string }
 	columns := []Column[row]{
-		{Header: "NAME", Text: func(r row) string { return r.name }, Elastic: true},
-		{Header: "CPU(%)", Short: "CPU", Text: func(r row) string { return r.cpu }, Color: func(r row) Color {
+		{Header: "NAME", Text: func(r row) string { return r.name }},
+		{Header: "CPU(%)", Text: func(r row) string { return r.cpu }, Color: func(r row) Color {
 			if r.cpu == "90.0" {
 				return Red
 			}
 			return 0
 		}},
-		{Header: "EXTRA", Text: func(r row) string { return r.extra }, Drop: 1},
-		{Header: "STATE", Text: func(r row) string { return r.state }},
+		{Header: "MEM(%)", HideEmpty: true, Text: func(row) string { return "-" }},
+		{Header: "STATE", HideEmpty: true, Text: func(r row) string { return r.state }},
 	}
-	short := []row{{"a", "9.0", "1", "Fresh"}, {"b", "90.0", "22", "Absent"}}
-	long := []row{{strings.Repeat("n", 30), "9.0", "1", "Fresh"}}
+	table := NewTable(columns, []row{{"a", "9.0", "Fresh"}, {"bbbbb", "90.0", "Absent"}})
+	check.Equal(t, "width", 5+2+6+2+6, table.Width())
 	for _, tc := range []struct {
-		name string
-		rows []row
-		s    Style
-		want string
+		name    string
+		s       Style
+		headers bool
+		want    string
 	}{
-		{"without a terminal all is printed", long, Style{}, `
-NAME                            CPU(%)  EXTRA  STATE
-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnn  9.0     1      Fresh`},
-		{"what fits is printed", short, Style{Width: 27}, `
-NAME  CPU(%)  EXTRA  STATE
-a     9.0     1      Fresh
-b     90.0    22     Absent`},
-		{"headers are shortened first", short, Style{Width: 25}, `
-NAME  CPU   EXTRA  STATE
-a     9.0   1      Fresh
-b     90.0  22     Absent`},
-		{"then names are cut, but not at once to the least", long, Style{Width: 43}, `
-NAME                      CPU  EXTRA  STATE
-nnnnnnnnnnnnnnnnnnnnnnn…  9.0  1      Fresh`},
-		{"then columns are dropped", long, Style{Width: 40}, `
-NAME                          CPU  STATE
-nnnnnnnnnnnnnnnnnnnnnnnnnnn…  9.0  Fresh`},
-		{"at last names are cut to the least", long, Style{Width: 10}, `
-NAME      CPU  STATE
-nnnnnnn…  9.0  Fresh`},
-		{"colors take no room", short, Style{Color: true}, `
-NAME  CPU(%)  EXTRA  STATE
-a     9.0     1      Fresh
-b     ` + "\x1b[31m90.0\x1b[m" + `    22     Absent`},
+		{"without a terminal", Style{}, true, `
+NAME   CPU(%)  STATE
+a      9.0     Fresh
+bbbbb  90.0    Absent
+`},
+		{"colors take no room", Style{Color: true}, false, `
+a      9.0     Fresh
+bbbbb  ` + "\x1b[31m90.0\x1b[m" + `    Absent
+`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &Printer{}
-			NewTable(columns, tc.rows, tc.s).Print(p, true)
-			check.Equal(t, "table", tc.want, "\n"+strings.TrimSuffix(p.String(), "\n"))
+			p := &Printer{Style: tc.s}
+			table.Print(p, tc.headers)
+			check.Equal(t, "table", tc.want, "\n"+p.String())
 		})
 	}
 }

@@ -1,4 +1,4 @@
-// Package terminal writes text and tables that fit a terminal and cannot control it.
+// Package terminal writes text and tables that cannot control a terminal.
 package terminal
 
 import (
@@ -30,7 +30,6 @@ const (
 
 // Style is what the output can show.
 type Style struct {
-	// Color allows colors and bars.
 	Color bool
 	// Width is the width of the terminal in columns; 0 if the output is no terminal.
 	Width int
@@ -55,14 +54,6 @@ func (s Style) Paint(c Color, text string) string {
 		return text
 	}
 	return ansi.NewStyle(c).Styled(text)
-}
-
-// Cut cuts a line at the width of the terminal.
-func (s Style) Cut(line string) string {
-	if s.Width == 0 {
-		return line
-	}
-	return ansi.Truncate(line, s.Width, "…")
 }
 
 // Printer collects text.

@@ -102,8 +102,8 @@ func TestDocs_Examples(t *testing.T) {
 		"top": func(t *testing.T, p *terminal.Printer) {
 			t.Helper()
 			nodes := check.Value(documentedTop(t).Nodes(t.Context(), top.Selection{}))(t)
-			top.Sort(nodes.Nodes, top.ByLine, false)
-			nodes.Print(p, top.ByLine, true)
+			top.Sort(nodes.Nodes, top.ByLine)
+			nodes.Print(p, true)
 		},
 	} {
 		t.Run(command, func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 	ResourceCount
 )
 
-// Hot is the utilization above which replays, shadow and bars call a node hot. The rebalancer compares with a filter's line or with
+// Hot is the utilization above which replays, shadow and top call a node hot. The rebalancer compares with a filter's line or with
 // its LinePercent.
 const Hot = 0.80
 

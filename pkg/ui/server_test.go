@@ -581,7 +581,7 @@ func TestNewAccess_Port80(t *testing.T) {
 	}
 }
 
-// A source that fails ends the server, as it ends top --watch.
+// A source that fails ends the server.
 func TestServer_SourceFails(t *testing.T) {
 	c := newCluster("worker-1")
 	s := start(t, c)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/playground/bar"
 )
 
 // scenario is one demonstration of the playground. It starts on a cluster without nodes and pods, and may leave some.

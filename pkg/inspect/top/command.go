@@ -22,7 +22,6 @@ type topOptions struct {
 
 	selected Selection
 	selector string
-	watch    bool
 	// top is the number of pods to print.
 	top int
 }
@@ -65,9 +64,7 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.selected.Order, "sort", ByLine, "one of "+orders())
-	flags.BoolVar(&o.selected.Reverse, "reverse", false, "sort in the opposite order")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of the nodes, such as key1=value1,key2=value2")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "print the nodes after each refresh of the load, until interrupted")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "sort-by" { // as in kubectl
 			name = "sort"
@@ -102,23 +99,11 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	if o.watch {
-		return s.Follow(cmd.Context(), o.selected, func(nodes *Nodes) error { return o.printNodes(cmd, nodes) })
-	}
 	nodes, err := s.Nodes(cmd.Context(), o.selected)
 	if err != nil {
 		return err
 	}
-	return o.printNodes(cmd, nodes)
-}
-
-func (o *topOptions) printNodes(cmd *cobra.Command, nodes *Nodes) error {
-	return o.print(cmd, nodes, nodes.Title(), nodes.Notes(), func(p *terminal.Printer) {
-		nodes.Print(p, o.selected.Order, !o.noHeaders)
-		if o.watch {
-			p.Printf("\n")
-		}
-	})
+	return o.print(cmd, nodes, nodes.Title(), nodes.Notes(), func(p *terminal.Printer) { nodes.Print(p, !o.noHeaders) })
 }
 
 func (o *topOptions) podsCommand() *cobra.Command {

@@ -14,11 +14,7 @@ place: the utilization that it prefers, and no limit. --plugin chooses another p
   AGE             time since the end of the measurement's window
   STATE           Fresh, Expired or Absent, as cpu/memory if they differ. Requests replace load that is not Fresh.
 
-On a terminal a bar shows measured (█) and expected (▒) load, the line (|) or the target (◎). A narrow terminal leaves
-out columns; -o json has all figures.
-
---watch prints the table after each refresh of the load, at the plugin's refreshInterval. For a live view of all
-nodes, with filters and the pods of each, use kubectl plimsoll ui.
+For a live view of all nodes, with filters and the pods of each, use kubectl plimsoll ui.
 
 --sort (or --sort-by) is line (the default: nodes above the load line, then those closest to it), cpu or memory
 (effective utilization), or name. For other orders, sort the JSON.`
@@ -29,9 +25,6 @@ const topNodesExamples = `  # All nodes, closest to their load line first
   # Two nodes, and those of a zone
   kubectl plimsoll top nodes worker-1 worker-2
   kubectl plimsoll top nodes -l topology.kubernetes.io/zone=a --sort cpu
-
-  # Print them after each refresh
-  kubectl plimsoll top --watch
 
   # Nodes above their line
   kubectl plimsoll top -o json | jq '.nodes[] | select(.cpu.aboveLine or .memory.aboveLine) | .name'

@@ -30,16 +30,10 @@ var keys = map[string]func(*Row) float64{
 
 func orders() string { return strings.Join(slices.Sorted(maps.Keys(keys)), ", ") }
 
-// Sort sorts the nodes. Nodes of equal figures are sorted by name. Reverse is the opposite order.
-func Sort(nodes []*Row, by string, reverse bool) {
+// Sort sorts the nodes. Nodes of equal figures are sorted by name.
+func Sort(nodes []*Row, by string) {
 	key := keys[by]
-	slices.SortFunc(nodes, func(a, b *Row) int {
-		order := cmp.Or(cmp.Compare(key(b), key(a)), byName(a, b))
-		if reverse {
-			return -order
-		}
-		return order
-	})
+	slices.SortFunc(nodes, func(a, b *Row) int { return cmp.Or(cmp.Compare(key(b), key(a)), byName(a, b)) })
 }
 
 func byName(a, b *Row) int { return strings.Compare(a.Name, b.Name) }

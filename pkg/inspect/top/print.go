@@ -7,77 +7,65 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
-
-// A bar has barCells, or fewer on a narrow terminal, but at least fewestCells.
-const barCells, fewestCells = 30, 10
 
 // Title names the plugin, the profile and the configuration.
 func (v *View) Title() string {
 	return fmt.Sprintf("As %s of profile %s sees it, by %s", v.Plugin, v.SchedulerName, v.Configuration)
 }
 
-// Print prints the table of nodes. Bars are of memory if the nodes are sorted by memory, else of CPU.
-func (n *Nodes) Print(p *terminal.Printer, by string, headers bool) {
-	cpu := func(n *Row) *Resource { return &n.CPU }
-	memory := func(n *Row) *Resource { return &n.Memory }
-	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }, Elastic: true}}
-	columns = append(columns, n.resourceColumns("CPU", cpu)...)
-	columns = append(columns, n.resourceColumns("MEM", memory)...)
+// Print prints the table of nodes.
+func (n *Nodes) Print(p *terminal.Printer, headers bool) {
+	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }}}
+	columns = append(columns, n.resourceColumns("CPU", func(n *Row) *Resource { return &n.CPU })...)
+	columns = append(columns, n.resourceColumns("MEM", func(n *Row) *Resource { return &n.Memory })...)
 	columns = append(columns,
-		terminal.Column[*Row]{Header: "AGE", Text: ageText, Drop: 2},
+		terminal.Column[*Row]{Header: "AGE", Text: ageText},
 		terminal.Column[*Row]{Header: "STATE", Text: stateText, Color: func(n *Row) terminal.Color {
 			if n.CPU.isFresh() && n.Memory.isFresh() {
 				return 0
 			}
 			return terminal.Yellow
 		}})
-	t := terminal.NewTable(columns, n.Nodes, p.Style)
-	of, header := cpu, "CPU"
-	if by == ByMemory {
-		of, header = memory, "MEMORY"
-	}
-	t.AddDrawn(header, fewestCells, barCells, func(n *Row, cells int) string {
-		b := of(n).bar()
-		b.Cells, b.Colored = cells, true
-		return b.String()
-	})
-	t.Print(p, headers)
+	terminal.NewTable(columns, n.Nodes).Print(p, headers)
 }
 
 // resourceColumns returns the columns of one resource. All headers begin with short, so that each is unique.
 func (n *Nodes) resourceColumns(short string, of func(*Row) *Resource) []terminal.Column[*Row] {
+	column := func(header string, text func(*Resource) string) terminal.Column[*Row] {
+		return terminal.Column[*Row]{Header: short + header, Text: func(n *Row) string { return text(of(n)) }}
+	}
+	measured := column("(%)", (*Resource).measuredText)
+	measured.Color = func(n *Row) terminal.Color { return of(n).color() }
 	columns := []terminal.Column[*Row]{
-		{Header: short + "(%)", Text: func(n *Row) string { return of(n).measuredText() }, Color: func(n *Row) terminal.Color {
-			if c := of(n).bar().Color(); c != terminal.Green {
-				return c
-			}
-			return 0
-		}},
-		{Header: short + "-PENDING", Short: short + "-PEND", Text: func(n *Row) string { return of(n).pendingText() }, Drop: 3},
-		{
-			Header: short + "-REQUESTED", Short: short + "-REQ",
-			Text: func(n *Row) string { return percentText(of(n).RequestedPercent) }, Drop: 1,
-		},
+		measured, column("-PENDING", (*Resource).pendingText),
+		column("-REQUESTED", func(r *Resource) string { return percentText(r.RequestedPercent) }),
 	}
 	if slices.ContainsFunc(n.Nodes, func(n *Row) bool { return of(n).hasMargin() }) {
-		columns = append(columns, terminal.Column[*Row]{
-			Header: short + "-EFFECTIVE", Short: short + "-EFF",
-			Text: func(n *Row) string { return percentText(of(n).UtilizationPercent) },
-		})
+		columns = append(columns, column("-EFFECTIVE", func(r *Resource) string { return percentText(r.UtilizationPercent) }))
 	}
 	header := "-LINE"
 	if n.any((*Resource).hasTarget) {
 		header = "-TARGET"
 	}
-	return append(columns, terminal.Column[*Row]{Header: short + header, Text: func(n *Row) string { return of(n).lineText() }})
+	return append(columns, column(header, (*Resource).lineText))
+}
+
+// color is red if the node is hot, and yellow above the line.
+func (r *Resource) color() terminal.Color {
+	switch {
+	case r.UtilizationPercent > 100*load.Hot:
+		return terminal.Red
+	case r.LinePercent != nil && r.UtilizationPercent > *r.LinePercent:
+		return terminal.Yellow
+	}
+	return 0
 }
 
 // any reports whether a resource of a node is so.
@@ -147,17 +135,6 @@ func stateText(n *Row) string {
 		return n.CPU.State
 	}
 	return n.CPU.State + "/" + n.Memory.State
-}
-
-// bar shows measured and expected load; without a fresh measurement, expected load alone.
-func (r *Resource) bar() bar.Bar {
-	b := bar.Bar{Expected: r.UtilizationPercent / 100}
-	if r.isFresh() {
-		b.Measured = *r.MeasuredPercent / 100
-		b.Expected -= b.Measured
-	}
-	b.Line, b.Target = ptr.Deref(r.LinePercent, 0)/100, ptr.Deref(r.TargetPercent, 0)/100
-	return b
 }
 
 // Notes explain the table of nodes, a line each.
@@ -230,37 +207,29 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 		}
 		return percentText(r.CoveragePercent)
 	}
-	terminal.NewTable([]terminal.Column[*Pod]{
+	columns := []terminal.Column[*Pod]{
 		{Header: "NAMESPACE", Text: func(pod *Pod) string { return pod.Namespace }},
-		{Header: "NAME", Text: func(pod *Pod) string { return pod.Name }, Elastic: true},
-		{Header: "NODE", HideEmpty: true, Drop: 2, Text: func(pod *Pod) string {
-			if p.Node != nil {
-				return "-"
-			}
-			return cmp.Or(pod.Node, "-")
-		}},
-		{Header: "CPU", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Usage.MilliValue()) }},
-		{
-			Header: "CPU-COVERED(%)", Short: "CPU-COV(%)", Text: func(pod *Pod) string { return covered(&pod.CPU) }, Drop: 2,
-		},
-		{
-			Header: "CPU-PENDING", Short: "CPU-PEND",
-			Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Pending.MilliValue()) }, Drop: 1,
-		},
-		{Header: "CPU-PENDING(%)", Short: "CPU-PEND(%)", Text: func(pod *Pod) string { return percentText(pod.CPU.PendingPercent) }},
-		{Header: "MEMORY", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Usage.Value()) }},
-		{
-			Header: "MEM-COVERED(%)", Short: "MEM-COV(%)",
-			Text: func(pod *Pod) string { return covered(&pod.Memory) }, Drop: 2,
-		},
-		{
-			Header: "MEM-PENDING", Short: "MEM-PEND", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Pending.Value()) },
-			Drop: 1,
-		},
-		{Header: "MEM-PENDING(%)", Short: "MEM-PEND(%)", Text: func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) }},
+		{Header: "NAME", Text: func(pod *Pod) string { return pod.Name }},
+		{Header: "NODE", Text: func(pod *Pod) string { return cmp.Or(pod.Node, "-") }},
+		{Header: "CPU", Text: func(pod *Pod) string { return millis(pod.CPU.Usage) }},
+		{Header: "CPU-COVERED(%)", Text: func(pod *Pod) string { return covered(&pod.CPU) }},
+		{Header: "CPU-PENDING", Text: func(pod *Pod) string { return millis(pod.CPU.Pending) }},
+		{Header: "CPU-PENDING(%)", Text: func(pod *Pod) string { return percentText(pod.CPU.PendingPercent) }},
+		{Header: "MEMORY", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Usage) }},
+		{Header: "MEM-COVERED(%)", Text: func(pod *Pod) string { return covered(&pod.Memory) }},
+		{Header: "MEM-PENDING", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Pending) }},
+		{Header: "MEM-PENDING(%)", Text: func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) }},
 		{Header: "RUNNING", Text: func(pod *Pod) string { return pod.running(p.Time) }},
-	}, rows, out.Style).Print(out, headers)
+	}
+	if p.Node != nil {
+		columns = slices.Delete(columns, 2, 3)
+	}
+	terminal.NewTable(columns, rows).Print(out, headers)
 }
+
+func millis(of resource.Quantity) string { return fmt.Sprintf("%dm", of.MilliValue()) }
+
+func mebibytes(of resource.Quantity) string { return fmt.Sprintf("%dMi", of.Value()/(1<<20)) }
 
 func (p *Pods) more() int { return max(0, len(p.Pods)-cmp.Or(p.Top, len(p.Pods))) }
 
@@ -273,8 +242,6 @@ func (p *Pod) running(now time.Time) string {
 	}
 	return duration.HumanDuration(now.Sub(*p.Since))
 }
-
-func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 
 // maxMoved bounds the moved pods that Notes names, newest first.
 const maxMoved = 5

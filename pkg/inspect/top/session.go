@@ -165,7 +165,7 @@ func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error)
 	}
 	s.complete(&nodes.View)
 	s.addSources(nodes.Nodes)
-	Sort(nodes.Nodes, selected.Order, selected.Reverse)
+	Sort(nodes.Nodes, selected.Order)
 	return nodes, nil
 }
 
@@ -250,27 +250,3 @@ func (s *Session) complete(v *View) {
 
 // ShowInterval is the time between two views of changed pods and nodes.
 const ShowInterval = 2 * time.Second
-
-// Follow calls show with the selected nodes now and after each refresh of the load, until ctx is done.
-func (s *Session) Follow(ctx context.Context, selected Selection, show func(*Nodes) error) error {
-	for due := true; ; {
-		if due {
-			nodes, err := s.Nodes(ctx, selected)
-			if err != nil {
-				return err
-			}
-			if err := show(nodes); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(min(ShowInterval, s.reader.RefreshInterval())):
-		}
-		var err error
-		if due, err = s.Update(ctx); err != nil {
-			return err
-		}
-	}
-}

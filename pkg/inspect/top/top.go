@@ -169,9 +169,8 @@ type Selection struct {
 	Selector labels.Selector
 	// Names select by name; none selects all.
 	Names []string
-	// Order and Reverse sort what Session returns.
-	Order   string
-	Reverse bool
+	// Order sorts what Session returns.
+	Order string
 }
 
 // Nodes returns the load of the selected nodes, sorted by name. It fails if a node that is named does not exist.

@@ -390,12 +390,8 @@ func TestSort(t *testing.T) {
 		// d is 1 point above, b 5 and a 10 points below.
 		ByLine: "d b a e c",
 	} {
-		Sort(nodes, order, false)
+		Sort(nodes, order)
 		check.Equal(t, fmt.Sprintf("by %s", order), want, namesOf(nodes))
-		Sort(nodes, order, true)
-		reversed := strings.Fields(want)
-		slices.Reverse(reversed)
-		check.Equal(t, fmt.Sprintf("by %s, reversed", order), reversed, strings.Fields(namesOf(nodes)))
 	}
 }
 
@@ -419,7 +415,7 @@ profiles:
 				t.Errorf("%s: %+v, want %v %% measured %v s ago", statistic, got, want.measured, want.age)
 			}
 		}
-		nodes.Print(&terminal.Printer{}, ByLine, true)
+		nodes.Print(&terminal.Printer{}, true)
 	}
 }
 

@@ -265,14 +265,14 @@ func (r *Report) printNodes(p *terminal.Printer, rows []ChangedNode) {
 		more, rows = len(rows)-r.Top, rows[:r.Top]
 	}
 	columns := []terminal.Column[ChangedNode]{
-		{Header: "NODE", Text: func(n ChangedNode) string { return n.Name }, Elastic: true},
+		{Header: "NODE", Text: func(n ChangedNode) string { return n.Name }},
 		{Header: "PODS", Text: podsOn},
 	}
 	columns = append(columns, loadColumns("CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
 	columns = append(columns, loadColumns("MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
 	columns = append(columns, terminal.Column[ChangedNode]{Header: "STATE", Text: stateOf, Color: lineColor})
 	p.Printf("\n")
-	terminal.NewTable(columns, rows, p.Style).Print(p, true)
+	terminal.NewTable(columns, rows).Print(p, true)
 	if more > 0 {
 		p.Printf("%s; --top 0 lists all\n", text.Count(more, "more node"))
 	}
@@ -288,8 +288,6 @@ func loadColumns(short string, load func(*ChangedNode) *Load) []terminal.Column[
 			return "-"
 		}}
 	}
-	before := column("-BEFORE", "%.1f%%", func(l *Load) *float64 { return l.BeforePercent })
-	before.Short = short
 	after := column("-AFTER", "%.1f%%", func(l *Load) *float64 { return l.AfterPercent })
 	after.Color = func(n ChangedNode) terminal.Color {
 		if !load(&n).Above {
@@ -297,10 +295,11 @@ func loadColumns(short string, load func(*ChangedNode) *Load) []terminal.Column[
 		}
 		return lineColor(n)
 	}
-	line := column("-LINE", "%.0f%%", func(l *Load) *float64 { return l.LinePercent })
-	target := column("-TARGET", "%.0f%%", func(l *Load) *float64 { return l.TargetPercent })
-	line.Drop, target.Drop = 1, 1
-	return []terminal.Column[ChangedNode]{before, after, line, target}
+	return []terminal.Column[ChangedNode]{
+		column("-BEFORE", "%.1f%%", func(l *Load) *float64 { return l.BeforePercent }), after,
+		column("-LINE", "%.0f%%", func(l *Load) *float64 { return l.LinePercent }),
+		column("-TARGET", "%.0f%%", func(l *Load) *float64 { return l.TargetPercent }),
+	}
 }
 
 // lineColor is red for a node that crosses its line, and yellow for a node that was above it before.
