@@ -126,8 +126,6 @@ func TestBrowser(t *testing.T) {
 	tb.Key(kb.Enter)
 	tb.WaitFor("#h-node", "worker-0010")
 	tb.WaitFor("#pods", "shop/web-0")
-	tb.WaitFor("#pods", "Workload's peak")
-	tb.WaitFor("#pods", "777m")
 	tb.Shows("#node-moves:not([hidden])", "shop/web-0 replaces web-9, moved from worker-0001 at ")
 	tb.Shows("#node-moves", ": cpu of worker-0001 goes down.")
 	tb.Key(kb.Escape)
@@ -401,7 +399,7 @@ func (hostileCluster) Waiting() []top.WaitingPod {
 }
 
 func (hostileCluster) Pods(context.Context, string) (*top.Pods, error) {
-	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &cluster.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
+	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Replaces: &cluster.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
 }
 
 // hostileQuestions answers with hostile texts.

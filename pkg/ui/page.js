@@ -578,9 +578,6 @@ function mergePatch(target, patch) {
     { head: "Memory", text: (p) => amountText(p.memory.usage, "memory"), drop: 1 },
     { head: "Memory %", text: (p) => percent(p.memory.usagePercent), drop: 3 },
     { head: "Pending %", text: (p) => percent(p.memory.pendingPercent), drop: 3 },
-    ...["mean", "deviation", "peak"].map((of) => ({
-      head: "Workload's " + of, text: (p) => (p.workload ? amountText(p.workload[view.resource][of], view.resource) : ""), ofWorkload: true, drop: 2,
-    })),
   ];
   // drawLoads shows both resources of a node.
   let drawnLoads = "";
@@ -631,20 +628,19 @@ function mergePatch(target, patch) {
       ...(moved.length > maxMoved ? [element("li", { textContent: plural(moved.length - maxMoved, "more moved pod") })] : []));
     $("node-moves").hidden = moved.length === 0;
     if (pods.length === 0) return $("pods").replaceChildren();
-    const columns = podColumns.filter((c) => !c.ofWorkload || pods.some((p) => p.workload));
     const sorted = [...pods].sort((a, b) => b[r].usagePercent - a[r].usagePercent);
     const isPending = (p) => p.cpu.pendingPercent >= 0.05 || p.memory.pendingPercent >= 0.05;
     const group = (name, list) => {
       if (list.length === 0) return [];
-      const title = element("th", { colSpan: columns.length, scope: "rowgroup", textContent: name + " (" + number(list.length, 0) + ")" });
-      return [element("tbody", {}, element("tr", {}, title), ...list.map((p) => element("tr", {}, ...columns.map((c, i) => {
+      const title = element("th", { colSpan: podColumns.length, scope: "rowgroup", textContent: name + " (" + number(list.length, 0) + ")" });
+      return [element("tbody", {}, element("tr", {}, title), ...list.map((p) => element("tr", {}, ...podColumns.map((c, i) => {
         const cell = element(i ? "td" : "th", { className: className(c), ...(i ? {} : { scope: "row", title: c.text(p) }) });
         cell.append(c.bar ? element("canvas", { pod: p }) : i ? c.text(p) : answers.podButton(p));
         return cell;
       }))))];
     };
     refill($("pods"),
-      element("thead", {}, element("tr", {}, ...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })))),
+      element("thead", {}, element("tr", {}, ...podColumns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })))),
       ...group("Pending", sorted.filter(isPending)), ...group("Covered by the measurement", sorted.filter((p) => !isPending(p))),
     );
   }

@@ -101,8 +101,7 @@ func (c *fakeCluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 	if _, ok := c.rows[node]; !ok {
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
-	workload := &top.Workload{Name: "web", CPU: top.WorkloadAmount{Peak: resource.MustParse("777m")}}
-	web := top.Pod{Namespace: "shop", Name: "web-0", Workload: workload, Replaces: moved}
+	web := top.Pod{Namespace: "shop", Name: "web-0", Replaces: moved}
 	web.CPU.UsagePercent = c.rows[node].CPU.UtilizationPercent
 	return &top.Pods{Pods: []top.Pod{web}}, nil
 }

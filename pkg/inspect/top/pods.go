@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,52 +38,10 @@ type Pod struct {
 	Since  *time.Time  `json:"since,omitempty"`
 	CPU    PodResource `json:"cpu"`
 	Memory PodResource `json:"memory"`
-	// Workload has the statistics of the pod's workload. It is nil where no plugin of the profile reads any, or none are known.
-	Workload *Workload `json:"workload,omitempty"`
 	// Replaces is set for the replacement of a pod that the rebalancer moved. Reader does not know it: Session sets it.
 	Replaces *cluster.Origin `json:"replaces,omitempty"`
 
 	uid types.UID
-}
-
-// Workload has statistics of what one pod of a workload uses.
-type Workload struct {
-	Name   string         `json:"name"`
-	CPU    WorkloadAmount `json:"cpu"`
-	Memory WorkloadAmount `json:"memory"`
-}
-
-// WorkloadAmount has statistics of one resource.
-type WorkloadAmount struct {
-	Mean resource.Quantity `json:"mean"`
-	// Deviation is the standard deviation over time and between pods. Peak is the expected 95th percentile, up to the pod's limit.
-	Deviation resource.Quantity `json:"deviation"`
-	Peak      resource.Quantity `json:"peak"`
-	// Observed is how long pods were observed, summed over the pods. What is older than the history counts less.
-	Observed string `json:"observed"`
-}
-
-// workload returns the statistics of the pod's workload; nil if none are known.
-func (r *Reader) workload(pod *corev1.Pod) *Workload {
-	if r.peaks == nil {
-		return nil
-	}
-	of, moments, usages := r.peaks.Latest().OfWorkload(pod)
-	w := &Workload{Name: of.Name}
-	observed := false
-	for i, amount := range [load.ResourceCount]*WorkloadAmount{load.CPU: &w.CPU, load.Memory: &w.Memory} {
-		m, r := &moments[i], load.Resource(i)
-		rounded := func(amount float64) resource.Quantity { return quantity(r, quantities.Int(amount)) }
-		*amount = WorkloadAmount{
-			Mean: rounded(m.Mean), Deviation: rounded(m.StdDev()), Peak: rounded(usages[i].P95),
-			Observed: m.PodTime.Round(time.Second).String(),
-		}
-		observed = observed || m.PodTime > 0
-	}
-	if !observed {
-		return nil
-	}
-	return w
 }
 
 // PodResource is one resource of a Pod.
@@ -142,7 +99,7 @@ func (r *Reader) Pods(ctx context.Context, nodes []string, namespace string) (*P
 					continue
 				}
 				if of == load.CPU {
-					pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, Node: info.Node().Name, Workload: r.workload(p.Pod), uid: p.Pod.UID}
+					pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, Node: info.Node().Name, uid: p.Pod.UID}
 					if !p.Since.IsZero() {
 						pod.Since = new(p.Since.UTC())
 					}

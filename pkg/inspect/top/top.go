@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -43,8 +42,6 @@ type Reader struct {
 	scheduler     *sim.Scheduler
 	schedulerName string
 	plugin        explain.LoadReader
-	// peaks has statistics of workloads; nil where no plugin of the profile reads them.
-	peaks *peak.Model
 }
 
 // New returns a reader. It fails if no profile has what the options ask for.
@@ -59,11 +56,7 @@ func New(s *sim.Scheduler, profiles []schedulerconfig.KubeSchedulerProfile, o Op
 			readers = slices.DeleteFunc(readers, func(r explain.LoadReader) bool { return r.Name() != o.Plugin })
 		}
 		if len(readers) > 0 {
-			found := &Reader{scheduler: s, schedulerName: p.SchedulerName, plugin: readers[0]}
-			for _, reader := range s.LoadReaders(p.SchedulerName) {
-				found.peaks = cmp.Or(found.peaks, reader.Reader().Peak(load.CPU))
-			}
-			return found, nil
+			return &Reader{scheduler: s, schedulerName: p.SchedulerName, plugin: readers[0]}, nil
 		}
 	}
 	wanted := cmp.Or(o.Plugin, "a plugin that reads load")

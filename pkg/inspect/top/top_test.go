@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,10 +29,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
-	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -417,37 +414,4 @@ profiles:
 		}
 		nodes.Print(&terminal.Printer{}, true)
 	}
-}
-
-// TestPods_Workload shows statistics of workloads beside the figures of a plugin that does not use them.
-func TestPods_Workload(t *testing.T) {
-	c := profiles(t, `
-profiles:
-- plugins: {multiPoint: {enabled: [{name: TargetLoadPacking}, {name: PredictedPeak}]}}
-`)
-	l := plugintest.NewLoads()
-	l.MeasureAll(loads{"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.5, 0)}}, nil)
-	l.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
-		{Namespace: "ns", Name: "web"}: {load.CPU: {Mean: 1000, Variance: 200 * 200}, load.Memory: {Mean: 1 << 30}},
-	}, 0.5)
-	limited := plugintest.Owned(pod("limited", "a", "1", "1Gi", time.Hour), "web")
-	limited.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1200m")}
-	s := check.Value(sim.New(t.Context(), sim.Options{
-		Configuration: c, Objects: []runtime.Object{
-			node("a"), limited, plugintest.Owned(pod("free", "a", "1", "1Gi", time.Hour), "web"),
-			plugintest.Owned(pod("unknown", "a", "1", "1Gi", time.Hour), "new"), pod("single", "a", "1", "1Gi", time.Hour),
-		},
-		Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-	}))(t)
-	r := check.Value(New(s, c.Profiles, Options{}))(t)
-	pods := check.Value(r.Pods(t.Context(), []string{"a"}, ""))(t)
-	got := map[string]string{}
-	for _, p := range pods.Pods {
-		if w := p.Workload; w != nil {
-			got[p.Name] = fmt.Sprint(w.Name, " ", &w.CPU.Mean, " ", &w.CPU.Deviation, " ", &w.CPU.Peak, " ", w.CPU.Observed, " ", &w.Memory.Mean)
-		}
-	}
-	// The peak is 1,000 + 1.64·200 = 1,328. Ten pods were observed for an hour.
-	want := map[string]string{"limited": "web 1 200m 1200m 10h0m0s 1Gi", "free": "web 1 200m 1328m 10h0m0s 1Gi"}
-	check.Equal(t, "statistics", want, got)
 }

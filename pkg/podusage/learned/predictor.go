@@ -155,16 +155,6 @@ func (p *Prediction) OnNode(pod *corev1.Pod) OnNode {
 	return u
 }
 
-// OfWorkload returns the statistics of the pod's workload, and the usage that they predict. It does so even where they are older or
-// fewer than a prediction needs. Unobserved resources have a PodTime of 0.
-func (p *Prediction) OfWorkload(pod *corev1.Pod) (w Workload, moments [load.ResourceCount]Moments, usages Usages) {
-	h := p.history(pod)
-	for r := range usages {
-		usages[r] = known(&h.moments[r], podusage.Limit(pod, load.Resource(r)))
-	}
-	return h.workload, h.moments, usages
-}
-
 type observedUsage struct {
 	workload Workload
 	moments  [load.ResourceCount]Moments
