@@ -24,9 +24,6 @@ type Plugin struct {
 	Name string
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool
-	// BesideRequests reports whether a plugin with these arguments belongs beside scores by requests. Nil arguments are the defaults.
-	// A nil function is false.
-	BesideRequests func(args runtime.Object) bool
 	// Limits says how a plugin with these arguments filters; nil arguments are the defaults.
 	Limits func(args runtime.Object) Limits
 	// Replaces is the stock plugin whose answers the plugin gives; empty for none. Validate validates its arguments.
@@ -50,9 +47,7 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		if p.plugins == nil {
 			continue
 		}
-		beside := p.besideRequests(plugins)
-		findings = append(findings, p.outweighed(cfg.Extenders, plugins, beside != "")...)
-		findings = append(findings, p.withoutRequests(beside)...)
+		findings = append(findings, p.outweighed(cfg.Extenders, plugins)...)
 		for _, plugin := range plugins {
 			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
 			findings = append(findings, p.limitFindings(plugin.Name, limits)...)
@@ -125,19 +120,19 @@ func enabledAt(
 	return kubeschedulerconfig.Plugin{}, false
 }
 
-// Swing says how far scorers can move a node: each by its weight times the highest score.
-type Swing struct {
+// swing says how far scorers can move a node: each by its weight times the highest score.
+type swing struct {
 	names   []string
 	weights []int64
 }
 
-func (s *Swing) add(name string, weight int64) {
+func (s *swing) add(name string, weight int64) {
 	if weight > 0 {
 		s.names, s.weights = append(s.names, name), append(s.weights, weight)
 	}
 }
 
-func (s *Swing) total() (sum int64) {
+func (s *swing) total() (sum int64) {
 	for _, weight := range s.weights {
 		sum += weight
 	}
@@ -145,37 +140,12 @@ func (s *Swing) total() (sum int64) {
 }
 
 // String shows the arithmetic, such as "TargetLoadPacking 5 x 100 = 500".
-func (s *Swing) String() string {
-	if len(s.names) == 0 {
-		return "none"
-	}
+func (s *swing) String() string {
 	var parts []string
 	for i, name := range s.names {
 		parts = append(parts, fmt.Sprintf("%s %d x %d", name, s.weights[i], config.MaxNodeScore))
 	}
 	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*config.MaxNodeScore)
-}
-
-// Balance says how far scores can move a node in one profile.
-type Balance struct {
-	Profile            string
-	ByLoad, ByRequests Swing
-	Others             []Swing
-}
-
-// Balances returns the balance of each profile that scores by load.
-func Balances(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) (all []Balance) {
-	for i := range cfg.Profiles {
-		p := profile{of: &cfg.Profiles[i], plugins: cfg.Profiles[i].Plugins}
-		if p.plugins == nil {
-			continue
-		}
-		if b := p.balance(cfg.Extenders, plugins); b.ByLoad.total() > 0 {
-			b.Profile = cfg.Profiles[i].SchedulerName
-			all = append(all, b)
-		}
-	}
-	return all
 }
 
 // stockByRequests are the stock plugins that score by requests. They count together.
@@ -187,19 +157,22 @@ var fromSpecs = []string{
 	names.TaintToleration, names.NodeAffinity, names.InterPodAffinity, names.PodTopologySpread, names.DynamicResources,
 }
 
-func (p *profile) balance(extenders []kubeschedulerconfig.Extender, plugins []Plugin) (b Balance) {
+// balance says how far scores can move a node.
+func (p *profile) balance(
+	extenders []kubeschedulerconfig.Extender, plugins []Plugin,
+) (byLoad, byRequests swing, others []swing) {
 	known := slices.Concat(stockByRequests, fromSpecs)
 	for _, plugin := range plugins {
 		if known = append(known, plugin.Name); plugin.ScoresByLoad {
-			b.ByLoad.add(plugin.Name, p.weight(plugin.Name))
+			byLoad.add(plugin.Name, p.weight(plugin.Name))
 		}
 	}
 	for _, name := range stockByRequests {
-		b.ByRequests.add(name, p.weight(name))
+		byRequests.add(name, p.weight(name))
 	}
 	other := func(name string, weight int64) {
 		if weight > 0 {
-			b.Others = append(b.Others, Swing{[]string{name}, []int64{weight}})
+			others = append(others, swing{[]string{name}, []int64{weight}})
 		}
 	}
 	for _, name := range p.scorers() {
@@ -212,7 +185,7 @@ func (p *profile) balance(extenders []kubeschedulerconfig.Extender, plugins []Pl
 			other("extender "+hostOf(extenders[i].URLPrefix), extenders[i].Weight)
 		}
 	}
-	return b
+	return byLoad, byRequests, others
 }
 
 // scoresUnasked reports whether the plugin scores pods that ask for nothing, by default constraints or by added affinity.
@@ -236,47 +209,13 @@ func hostOf(address string) string {
 	return "of an invalid URL"
 }
 
-// besideRequests names a plugin that belongs beside scores by requests. It is empty if another plugin by load does not.
-func (p *profile) besideRequests(plugins []Plugin) (name string) {
-	for _, plugin := range plugins {
-		switch {
-		case !plugin.ScoresByLoad || p.weight(plugin.Name) == 0:
-		case plugin.BesideRequests == nil || !plugin.BesideRequests(ArgsOf(p.of, plugin.Name)):
-			return ""
-		default:
-			name = plugin.Name
-		}
-	}
-	return name
-}
-
-// withoutRequests reports the named plugin if no plugin scores by requests.
-func (p *profile) withoutRequests(name string) []finding.Finding {
-	scores := func(stock string) bool { return p.weight(stock) > 0 }
-	if name == "" || slices.ContainsFunc(stockByRequests, scores) {
-		return nil
-	}
-	enable := ""
-	for _, stock := range stockByRequests {
-		enable += "    - name: " + stock + "\n"
-	}
-	return []finding.Finding{{
-		Code: finding.RequestScoresMissing, Field: p.path + ".plugins.score", Details: []any{"name", name},
-		Advice: "enable plugins at score that score by requests",
-		YAML:   "plugins:\n  score:\n    enabled:\n" + enable,
-	}}
-}
-
-// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load. They, and
-// defaults for pods that ask for nothing, may have more if load belongs beside requests.
-func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin, besideRequests bool) []finding.Finding {
-	b := p.balance(extenders, plugins)
-	load := b.ByLoad.total()
-	others := slices.DeleteFunc(b.Others, func(other Swing) bool {
-		return other.total() <= load || besideRequests && p.scoresUnasked(other.names[0])
-	})
-	if b.ByRequests.total() >= load && !besideRequests {
-		others = slices.Insert(others, 0, b.ByRequests)
+// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load.
+func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin) []finding.Finding {
+	byLoad, byRequests, others := p.balance(extenders, plugins)
+	load := byLoad.total()
+	others = slices.DeleteFunc(others, func(other swing) bool { return other.total() <= load })
+	if byRequests.total() >= load {
+		others = slices.Insert(others, 0, byRequests)
 	}
 	if load == 0 || len(others) == 0 {
 		return nil
@@ -295,7 +234,7 @@ func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins [
 	}
 	advice := "give the plugins by load more weight, or the extender less"
 	if enough > 0 {
-		heaviest := b.ByLoad.names[slices.Index(b.ByLoad.weights, slices.Max(b.ByLoad.weights))]
+		heaviest := byLoad.names[slices.Index(byLoad.weights, slices.Max(byLoad.weights))]
 		yaml = fmt.Sprintf("plugins:\n  score:\n    enabled:\n    - name: %s\n      weight: %d\n", heaviest, enough)
 		advice = "give the plugins by load more weight"
 	}
@@ -305,7 +244,7 @@ func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins [
 	}
 	return []finding.Finding{{
 		Code: finding.LoadOutweighed, Field: p.path + ".plugins.score",
-		Details: []any{"byLoad", b.ByLoad.String(), "others", strings.Join(shown, "; ")},
+		Details: []any{"byLoad", byLoad.String(), "others", strings.Join(shown, "; ")},
 		Advice:  advice,
 		YAML:    yaml,
 	}}

@@ -91,24 +91,11 @@ func TestCheck_Weights(t *testing.T) {
 			[]finding.Finding{outvoted(5, "TargetLoadPacking 2 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		{"more weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 3}]}}\n", nil},
 		{"two plugins by load", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 2}, {name: LoadVariationRiskBalancing}]}}\n", nil},
-		{"as much weight of any plugin by load", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}, {name: Peaks}]}\n",
-			[]finding.Finding{outvoted(5, "LowRiskOverCommitment 1 x 100 + Peaks 1 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
-		{"more weight of any plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment, weight: 2}, {name: Peaks}]}}\n", nil},
-		// Its scores are the same for most nodes, so that requests may decide.
+		{"as much weight of any plugin by load", "profiles:\n- plugins:\n    score: {enabled: [{name: LoadVariationRiskBalancing}, {name: Peaks}]}\n",
+			[]finding.Finding{outvoted(5, "LoadVariationRiskBalancing 1 x 100 + Peaks 1 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
+		{"more weight of any plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: LoadVariationRiskBalancing, weight: 2}, {name: Peaks}]}}\n", nil},
+		// Nodes without risk tie, so that requests may decide.
 		{"a plugin that belongs beside scores by requests", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment}]}}\n", nil},
-		{"the same with other arguments", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}]}\n" +
-			"  pluginConfig: [{name: LowRiskOverCommitment, args: {unlimitedPods: Unlimited}}]\n",
-			[]finding.Finding{outspread(5, "LowRiskOverCommitment", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200; ")}},
-		{"the same without scores by requests", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment}]}\n",
-			[]finding.Finding{{
-				Code: finding.RequestScoresMissing, Field: "profiles[0].plugins.score", Line: 5, Details: []any{"name", "LowRiskOverCommitment"},
-				Advice: "enable plugins at score that score by requests",
-				YAML:   "plugins:\n  score:\n    enabled:\n    - name: NodeResourcesFit\n    - name: NodeResourcesBalancedAllocation\n",
-			}}},
-		{"the same with other arguments alone", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment, weight: 2}]}\n" +
-			"  pluginConfig: [{name: LowRiskOverCommitment, args: {unlimitedPods: Unlimited}}]\n", nil},
-		{"the same beside another plugin by load", "profiles:\n- plugins: {score: {" + disabled +
-			", enabled: [{name: LowRiskOverCommitment}, {name: TargetLoadPacking}]}}\n", nil},
 		{"one stock plugin disabled", "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesFit}], enabled: [{name: TargetLoadPacking, weight: 2}]}}\n", nil},
 		{"all disabled", "profiles:\n- plugins: {score: {disabled: [{name: '*'}], enabled: [{name: TargetLoadPacking}]}}\n", nil},
 		{"a stock plugin with a weight of its own", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: NodeResourcesFit, weight: 9}]}\n",
@@ -259,29 +246,4 @@ func TestCheck_Replacements(t *testing.T) {
 		"  pluginConfig: [{name: IncrementalPodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"),
 		plugins.LintOptions())
 	check.Error(t, err, "profiles[0].pluginConfig[0].args.defaultConstraints[0].maxSkew", "0")
-}
-
-// TestBalances expects how far each scorer moves a node, where nothing is outweighed, too. A weight of 0 counts as 1.
-func TestBalances(t *testing.T) {
-	cfg := check.Value(configlint.Decode([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-extenders: [{urlPrefix: "http://e", prioritizeVerb: p, weight: 2}]
-profiles:
-- {schedulerName: stock}
-- schedulerName: plimsoll
-  plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: Mine, weight: 0}]}}
-`)))(t)
-	balances := configlint.Balances(cfg, []configlint.Plugin{{Name: "TargetLoadPacking", ScoresByLoad: true}})
-	if len(balances) != 1 || balances[0].Profile != "plimsoll" {
-		t.Fatalf("got %+v, want that of the profile by load", balances)
-	}
-	got := []string{balances[0].ByLoad.String(), balances[0].ByRequests.String()}
-	for _, other := range balances[0].Others {
-		got = append(got, other.String())
-	}
-	want := []string{
-		"TargetLoadPacking 5 x 100 = 500", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200",
-		"Mine 1 x 100 = 100", "PodTopologySpread 2 x 100 = 200", "ImageLocality 1 x 100 = 100", "extender e 2 x 100 = 200",
-	}
-	check.Equal(t, "result", want, got)
 }

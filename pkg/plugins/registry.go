@@ -61,7 +61,7 @@ func LintOptions() configlint.Options {
 	var o configlint.Options
 	for _, d := range All() {
 		o.LoadPlugins = append(o.LoadPlugins, configlint.Plugin{
-			Name: d.Name, ScoresByLoad: d.ScoresByLoad, BesideRequests: d.BesideRequests, Limits: d.Limits, Replaces: d.Replaces,
+			Name: d.Name, ScoresByLoad: d.ScoresByLoad, Limits: d.Limits, Replaces: d.Replaces,
 			Validate: d.Validate,
 		})
 	}

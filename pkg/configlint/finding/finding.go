@@ -31,31 +31,28 @@ const (
 	NodesUnmodelled Code = "NodesUnmodelled"
 	StockBeside     Code = "StockPluginBeside"
 	StockWeight     Code = "StockPluginWeight"
-
-	RequestScoresMissing Code = "RequestScoresMissing"
 )
 
 // String returns what the finding means, in one line.
 func (c Code) String() string {
 	return map[Code]string{
-		PluginEnabled:        "The configuration enables a plugin that does not exist; the scheduler does not start",
-		PluginDisabled:       "The configuration disables a plugin that does not exist; the entry has no effect",
-		PluginArguments:      "The configuration has arguments for a plugin that does not exist; they have no effect",
-		QueryInvalid:         "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-		QueryOfAbsence:       "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy",
-		LoadOutweighed:       "Other plugins outweigh the plugins that score by load",
-		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
-		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
-		LimitNotWaived:       "The limit is never waived, because the plugin is not enabled at preFilter",
-		LimitEvicts:          "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
-		GateRemoved:          "Kubernetes 1.38 has removed the feature gate; a scheduler of 1.38 does not start with it",
-		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
-		StockBeside:          "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
-		StockWeight:          "The plugin replaces a stock plugin, and has another weight",
-		MetricUnused:         "The metric has no effect: it neither scores nor rejects a node",
-		SelectsNothing:       "The field selects nothing that the cluster has now",
-		NodesUnmodelled:      "Nodes have no power model",
-		ArgumentsUnused:      "The arguments have no effect: the profile does not enable the plugin where it reads them",
+		PluginEnabled:   "The configuration enables a plugin that does not exist; the scheduler does not start",
+		PluginDisabled:  "The configuration disables a plugin that does not exist; the entry has no effect",
+		PluginArguments: "The configuration has arguments for a plugin that does not exist; they have no effect",
+		QueryInvalid:    "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
+		QueryOfAbsence:  "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy",
+		LoadOutweighed:  "Other plugins outweigh the plugins that score by load",
+		LimitUnweighted: "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
+		LimitUnfiltered: "The limits of a plugin have no effect, because it is not enabled at filter",
+		LimitNotWaived:  "The limit is never waived, because the plugin is not enabled at preFilter",
+		LimitEvicts:     "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
+		GateRemoved:     "Kubernetes 1.38 has removed the feature gate; a scheduler of 1.38 does not start with it",
+		StockBeside:     "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
+		StockWeight:     "The plugin replaces a stock plugin, and has another weight",
+		MetricUnused:    "The metric has no effect: it neither scores nor rejects a node",
+		SelectsNothing:  "The field selects nothing that the cluster has now",
+		NodesUnmodelled: "Nodes have no power model",
+		ArgumentsUnused: "The arguments have no effect: the profile does not enable the plugin where it reads them",
 	}[c]
 }
 

@@ -71,9 +71,7 @@ func findingsOf(id string) func(*Facts) []Result {
 		finding.LoadOutweighed:  "configuration.weights",
 		finding.LimitUnweighted: "configuration.weights",
 		finding.StockWeight:     "configuration.weights",
-
-		finding.RequestScoresMissing: "configuration.weights",
-		finding.NodesUnmodelled:      "nodes.modelled",
+		finding.NodesUnmodelled: "nodes.modelled",
 	}
 	return func(f *Facts) (results []Result) {
 		c := f.Configuration
@@ -87,21 +85,6 @@ func findingsOf(id string) func(*Facts) []Result {
 		}
 		return results
 	}
-}
-
-// checkWeights shows the findings on weights or, if there are none, how far scores can move a node.
-func (f *Facts) checkWeights() []Result {
-	if f.Configuration.Decoded == nil {
-		return nil
-	}
-	if results := findingsOf("configuration.weights")(f); len(results) > 0 {
-		return results
-	}
-	return each(configlint.Balances(f.Configuration.Decoded, plugins.LintOptions().LoadPlugins), func(b configlint.Balance) []Result {
-		others := strings.Join(text.Each(b.Others, func(o configlint.Swing) string { return ", " + text.Excerpt(o.String()) }), "")
-		return Fine("profile %s: load can move a node's score by %s; requests by %s%s", text.Excerpt(b.Profile), &b.ByLoad, &b.ByRequests,
-			others)
-	})
 }
 
 func describe(f *finding.Finding) string {

@@ -57,7 +57,7 @@ func clusterChecks() []Check[*Facts] {
 		{"configuration.found", nil, (*Facts).checkFound},
 		{"configuration.decodes", file, (*Facts).checkDecodes},
 		{"configuration.effect", file, findingsOf("configuration.effect")},
-		{"configuration.weights", file, (*Facts).checkWeights},
+		{"configuration.weights", file, findingsOf("configuration.weights")},
 		{"configuration.profiles", configured, (*Facts).checkStockProfile},
 		{"configuration.runs", listedToo, (*Facts).checkRuns},
 		{"source.configured", opened, (*Facts).checkConfigured},

@@ -39,8 +39,6 @@ type Descriptor struct {
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool
-	// BesideRequests is as in configlint.Plugin.
-	BesideRequests func(args runtime.Object) bool
 }
 
 // LoadProvider opens readers of load.
@@ -75,8 +73,6 @@ type Inputs struct {
 type Parts[Args runtime.Object] struct {
 	// Reads is nil for a plugin that reads no load.
 	Reads func(args Args) reading.Request
-	// BesideRequests reports whether the plugin belongs beside scores by requests. It is nil for a plugin that does not.
-	BesideRequests func(args Args) bool
 	// Limits is nil for a plugin that does not filter.
 	Limits func(args Args) configlint.Limits
 	// Build makes the plugin of valid arguments.
@@ -99,9 +95,6 @@ func WithoutLoad(d Descriptor, build func(in Inputs) (minor.Plugin, error)) Desc
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	if p.Reads != nil {
 		d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
-	}
-	if p.BesideRequests != nil {
-		d.BesideRequests = func(args runtime.Object) bool { return args == nil || p.BesideRequests(args.(Args)) }
 	}
 	d.Limits = func(args runtime.Object) configlint.Limits {
 		switch {

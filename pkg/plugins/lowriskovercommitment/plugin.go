@@ -41,14 +41,8 @@ var (
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name: Name, ScoresByLoad: true,
-	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, BesideRequests: besideRequests, Build: build})
-}
-
-// besideRequests reports whether the profile should also score by requests: with AsRequest, pods without limits add no risk by
-// limits, so many nodes tie.
-func besideRequests(args *config.LowRiskOverCommitmentArgs) bool {
-	return args.UnlimitedPods == config.UnlimitedPodsAsRequest
+		Name: Name, // nodes without risk tie, so requests may outweigh it
+	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, Build: build})
 }
 
 func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, in descriptor.Inputs) (minor.Plugin, error) {
