@@ -7,10 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	internaltext "github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -21,8 +19,6 @@ import (
 type Cluster struct {
 	Nodes      []*corev1.Node
 	Namespaces []*corev1.Namespace
-	// PriorityClasses are their names; nil if unknown.
-	PriorityClasses []string
 }
 
 // CheckCluster reports what enabled plugins name or expect, and the cluster does not have.
@@ -48,81 +44,32 @@ func CheckCluster(content []byte, cfg *kubeschedulerconfig.KubeSchedulerConfigur
 	return findings
 }
 
-// CheckNames reports the names and labels in a document that select nothing. An empty document has none.
+// CheckNames reports node selectors and namespaces in a document that select nothing. An empty document has none.
 func CheckNames(content []byte, c Cluster) []finding.Finding { return c.unmatched(parse(content), "") }
 
-// unmatched reports the names and labels below a node that select nothing. Kinds of which there is no object could not be listed.
+// unmatched reports selectors below a node that select nothing. Kinds of which there is no object could not be listed.
 func (c *Cluster) unmatched(node *yaml.Node, path string) (findings []finding.Finding) {
 	report := func(at, selector, advice string) {
 		findings = append(findings, finding.Finding{
 			Code: finding.SelectsNothing, Field: at, Details: []any{"selector", selector}, Advice: advice,
 		})
 	}
-	names := func(at string, list []string, all []string) {
-		for _, name := range list {
-			if len(all) > 0 && !slices.Contains(all, name) {
-				report(at, name, "correct or remove the name"+didYouMean(name, all))
-			}
-		}
-	}
-	selects := func(at string, selector labels.Selector, all []labels.Set) {
-		if len(all) > 0 && !selector.Empty() && !slices.ContainsFunc(all, func(s labels.Set) bool { return selector.Matches(s) }) {
-			report(at, selector.String(), "correct the labels, or remove the entry")
-		}
-	}
 	for key, value := range pairs(node) {
 		at := strings.TrimPrefix(strings.TrimSuffix(path+"."+key.Value, ".<<"), ".") // merged fields are the node's own
-		var list []string
+		findings = append(findings, c.unmatched(value, at)...)
 		for i, item := range items(value) {
-			list = append(list, text(item))
 			findings = append(findings, c.unmatched(item, fmt.Sprintf("%s[%d]", at, i))...)
-		}
-		switch key.Value {
-		case "nodeSelector":
-			set := labels.Set{}
-			_ = value.Decode(&set) // the configuration was decoded before
-			selects(at, set.AsSelector(), setsOf(c.Nodes))
-		case "namespaceSelector":
-			var of metav1.LabelSelector
-			content, _ := yaml.Marshal(value)
-			_ = sigsyaml.Unmarshal(content, &of)
-			if selector, err := metav1.LabelSelectorAsSelector(&of); err == nil {
-				selects(at, selector, setsOf(c.Namespaces))
+			named := func(n *corev1.Namespace) bool { return n.Name == text(item) }
+			if (key.Value == "include" || key.Value == "exclude") && len(c.Namespaces) > 0 && !slices.ContainsFunc(c.Namespaces, named) {
+				report(at, text(item), "correct or remove the name")
 			}
-		case "nodePowerModel":
-			names(at, keysOf(value), namesOf(c.Nodes))
-		case "include", "exclude":
-			names(at, list, namesOf(c.Namespaces))
-		case "priorityClassNames":
-			names(at, list, c.PriorityClasses)
-		default:
-			findings = append(findings, c.unmatched(value, at)...)
+		}
+		if set := (labels.Set{}); key.Value == "nodeSelector" && value.Decode(&set) == nil && len(c.Nodes) > 0 &&
+			!slices.ContainsFunc(c.Nodes, func(n *corev1.Node) bool { return config.Selects(set, n.Labels) }) {
+			report(at, set.String(), "correct the labels, or remove the entry")
 		}
 	}
 	return findings
-}
-
-func keysOf(node *yaml.Node) (keys []string) {
-	for key := range pairs(node) {
-		keys = append(keys, key.Value)
-	}
-	return keys
-}
-
-func didYouMean(name string, names []string) string {
-	if similar := SimilarNames(name, names); len(similar) > 0 {
-		return "; did you mean " + strings.Join(similar, " or ") + "?"
-	}
-	return ""
-}
-
-func namesOf[T metav1.Object](objects []T) []string { return internaltext.Each(objects, T.GetName) }
-
-func setsOf[T metav1.Object](objects []T) (sets []labels.Set) {
-	for _, object := range objects {
-		sets = append(sets, object.GetLabels())
-	}
-	return sets
 }
 
 // unmodelled reports nodes without a power model.

@@ -2,7 +2,6 @@ package configlint_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,7 @@ import (
 func TestCheckCluster(t *testing.T) {
 	// Nodes n0, n1 … have the label pool=a.
 	clusterOf := func(nodes int) configlint.Cluster {
-		c := configlint.Cluster{PriorityClasses: []string{"batch", "high"}}
+		var c configlint.Cluster
 		for i := range nodes {
 			meta := metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{"pool": "a"}}
 			c.Nodes = append(c.Nodes, &corev1.Node{ObjectMeta: meta})
@@ -41,14 +40,7 @@ func TestCheckCluster(t *testing.T) {
 		{"pools of nodes that exist", lines + "nodeThresholds: [{nodeSelector: {pool: a}, cpu: 50}]\n", 2, nil},
 		{"a pool without nodes", lines + "nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]\n", 2,
 			nothing("nodeThresholds[0].nodeSelector", 8, "pool=gpu", byLabels)},
-		{"a misspelled priority class", lines + "exempt: {priorityClassNames: [batch, hihg]}\n", 2,
-			nothing("exempt.priorityClassNames", 8, "hihg", "correct or remove the name; did you mean high?")},
-		{"a namespace selector", lines + "exempt: {namespaceSelector: {matchLabels: {team: shop}}}\n", 2, nil},
-		{"a namespace selector of no namespace", lines + "exempt: {namespaceSelector: {matchLabels: {team: ops}}}\n", 2,
-			nothing("exempt.namespaceSelector", 8, "team=ops", byLabels)},
-		{"a plugin that is not enabled", "profiles:\n- pluginConfig:\n  - {name: LoadThreshold, args: {exempt: {priorityClassNames: [none]}}}\n", 2, nil},
-		{"a model of a node that is gone", models + "nodePowerModel: {n0: {k0: 1, k1: 1, k2: 0.01}, w9: {k0: 1, k1: 1, k2: 0.01}}\n", 1,
-			nothing("nodePowerModel", 8, "w9", "correct or remove the name; did you mean n0?")},
+		{"a plugin that is not enabled", "profiles:\n- pluginConfig:\n  - {name: LoadThreshold, args: {nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]}}\n", 2, nil},
 		{"a node without a model", models + "nodePowerModels: [{nodeSelector: {pool: a}, k0: 1, k1: 1, k2: 0.01}]\n", 2, nil},
 		{"a model of one node of two", models + "nodePowerModel: {n0: {k0: 1, k1: 1, k2: 0.01}}\n", 2, []finding.Finding{{
 			Code: finding.NodesUnmodelled, Field: "profiles[0].pluginConfig[0].args.nodePowerModels", Line: 7,
@@ -62,16 +54,10 @@ func TestCheckCluster(t *testing.T) {
 		})
 	}
 	// What cannot be listed is not absent, and a merge is no field.
-	for name, args := range map[string]string{
-		"classes": "exempt: {priorityClassNames: [none]}\n", "namespaces": "exempt: {namespaceSelector: {matchLabels: {team: ops}}}\n",
-		"nodes": "nodeThresholds: [{nodeSelector: {pool: gpu}, cpu: 50}]\n",
-	} {
-		content := []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + lines + args)
-		findings := configlint.CheckCluster(content, check.Value(configlint.Decode(content))(t), configlint.Cluster{})
-		check.Equal(t, name+" that cannot be listed", []finding.Finding(nil), findings)
-	}
-	merged := configlint.CheckNames([]byte("<<: {nodePowerModel: {n: {}}}\n"), clusterOf(300))
-	if len(merged) != 1 || merged[0].Field != "nodePowerModel" || strings.Count(merged[0].Advice, " or ") != 3 {
-		t.Errorf("merged names: %+v, want one finding at nodePowerModel with three names", merged)
-	}
+	content := []byte("nodeSelector: {pool: gpu}\nnamespaces: {include: [none]}\n")
+	check.Equal(t, "what cannot be listed", []finding.Finding(nil), configlint.CheckNames(content, configlint.Cluster{}))
+	merged := configlint.CheckNames([]byte("namespaces: {<<: {exclude: [shop, shopp]}}\n"), clusterOf(1))
+	check.Equal(t, "merged names", []finding.Finding{{
+		Code: finding.SelectsNothing, Field: "namespaces.exclude", Details: []any{"selector", "shopp"}, Advice: "correct or remove the name",
+	}}, merged)
 }

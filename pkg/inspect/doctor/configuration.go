@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -195,15 +192,9 @@ func (f *Facts) checkPods() []Result {
 	})
 }
 
-// addFindings adds the findings of what the cluster does not have. Priority classes count if the user can list them, which the
-// scheduler's own account cannot.
-func (g *gatherer) addFindings(ctx context.Context) {
+// addFindings adds the findings of what the cluster does not have.
+func (g *gatherer) addFindings() {
 	g.Named = configlint.Cluster{Nodes: g.nodes, Namespaces: ListOf[*corev1.Namespace](g.Objects)}
-	if !g.conn.InPod {
-		if all, err := g.conn.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err == nil {
-			g.Named.PriorityClasses = text.Each(all.Items, func(p schedulingv1.PriorityClass) string { return p.Name })
-		}
-	}
 	c := g.Configuration
 	unknown := func(f finding.Finding) bool { return f.Code == finding.NodesUnmodelled && g.hasPowerModelsOfPod() }
 	c.Findings = append(c.Findings, slices.DeleteFunc(configlint.CheckCluster(c.Content, c.Decoded, g.Named), unknown)...)

@@ -242,7 +242,7 @@ func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, e
 		f.user = conn.User(ctx)
 	}
 	if f.NeedConfiguration() == nil && f.needObjects() == nil {
-		g.addFindings(ctx)
+		g.addFindings()
 		g.readLabels(ctx)
 	}
 	if f.NeedCluster() == nil {
