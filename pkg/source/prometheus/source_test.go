@@ -368,7 +368,7 @@ func TestFetch_PartialFailure(t *testing.T) {
 			t.Errorf("memory is not known: %v", got)
 		}
 	}
-	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "succeed again") {
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"problems"=[]`) {
 		t.Errorf("want one line that says it is well again, got %q", lines)
 	}
 
@@ -522,7 +522,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	}
 	lines := log.take()
 	check.Require(t, fmt.Sprintf("lines in three refreshes: %q", lines), 1, len(lines))
-	for _, text := range []string{`"nodesWithoutSeriesCount"=1`, `"nodesWithoutSeries"="w2"`, `"unmatchedSeriesCount"=6`,
+	for _, text := range []string{`"1 node without series: w2"`, `"unmatchedSeriesCount"=6`,
 		`{node=\"vm0\", instance=\"192.0.2.0:9100\"}`, "vm4", "…"} {
 		check.Contains(t, lines[0], text)
 	}
@@ -531,7 +531,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	for range 2 {
 		check.Value(s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}))(t)
 	}
-	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"nodesWithoutSeriesCount"=0`) {
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"problems"=["series without a node"]`) {
 		t.Errorf("want one line on the change, got %q", lines)
 	}
 }

@@ -171,61 +171,29 @@ func sampleAges(newest *response.Result) SampleAges {
 	return ages
 }
 
-// Log logs the changes between Diagnoses, at a limited rate, because responses can change at each refresh.
-type Log struct{ failing, warnings, matching, contested, clocks source.LogLimit }
+// Log logs the problems of Diagnoses when they change, at a limited rate, because responses can change at each refresh.
+type Log struct{ limit source.LogLimit }
 
-// Changes logs how a Diagnosis differs from the last logged one.
+// Changes logs the problems of a Diagnosis if they differ from the last logged ones.
 func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
-	l.logQueries(logger, now, d)
-	l.logMatching(logger, now, d)
-	l.logContested(logger, now, d)
-	var differing []string
-	if d.ClocksDiffer {
-		differing = []string{"clocks"}
+	problems, err := d.failing()
+	if n := d.NodesWithoutSeries; len(n) > 0 {
+		problems = append(problems, fmt.Sprintf("%s without series: %s", text.Count(len(n), "node"), text.FirstN(n)))
 	}
-	if logger, ok := l.clocks.AllowChange(logger, now, differing); ok && d.ClocksDiffer {
-		logger.Info("The clocks of Prometheus and of this program differ, or a cache answers: check both", "serverAheadBy", d.Skew)
-	} else if ok {
-		logger.Info("The clocks of Prometheus and of this program agree again")
-	}
-}
-
-func (l *Log) logContested(logger klog.Logger, now time.Time, d *Diagnosis) {
-	nodes := text.Each(d.Contested, func(c source.Contested) string { return c.Node })
-	logger, ok := l.contested.AllowChange(logger, now, nodes)
-	switch {
-	case !ok:
-	case len(nodes) == 0:
-		logger.Info("Target sets agree about each node again")
-	default:
-		logger.Info("Target sets differ about nodes, which are scored by what their pods request. "+
-			"Set metricProvider.selector to that of your exporter", "nodeCount", len(nodes), "nodes", text.FirstN(nodes),
-			"higher", d.Contested[0].High, "lower", d.Contested[0].Low)
-	}
-}
-
-func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
-	failing, err := d.failing()
-	if logger, ok := l.failing.AllowChange(logger, now, failing); ok && err == nil {
-		logger.Info("All queries to Prometheus succeed again")
-	} else if ok {
-		logger.Error(err, "Prometheus returns no value for any node", "queries", text.FirstN(failing))
-	}
-	warnings := d.warnings()
-	if logger, ok := l.warnings.AllowChange(logger, now, warnings); ok {
-		logger.V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(warnings))
-	}
-}
-
-func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
-	state := slices.Clone(d.NodesWithoutSeries)
 	if len(d.UnmatchedSeries) > 0 {
-		state = append(state, "unmatched series")
+		problems = append(problems, "series without a node")
 	}
-	if logger, ok := l.matching.AllowChange(logger, now, state); ok {
-		logger.Info("The match of nodes and series changed", "nodeCount", d.NodeCount,
-			"nodesWithoutSeriesCount", len(d.NodesWithoutSeries), "nodesWithoutSeries", text.FirstN(d.NodesWithoutSeries),
-			"unmatchedSeriesCount", len(d.UnmatchedSeries), "unmatchedSeries", text.FirstN(d.UnmatchedSeries))
+	if c := d.Contested; len(c) > 0 {
+		problems = append(problems, fmt.Sprintf("target sets (%s and %s) differ about nodes, which are scored by what their pods request: "+
+			"set metricProvider.selector to that of your exporter: %s", c[0].High, c[0].Low,
+			text.FirstN(text.Each(c, func(c source.Contested) string { return c.Node }))))
+	}
+	if d.ClocksDiffer {
+		problems = append(problems, "the clocks of Prometheus and of this program differ, or a cache answers")
+	}
+	if logger, ok := l.limit.AllowChange(logger, now, problems); ok {
+		logger.Info("The problems with Prometheus changed", "problems", problems, "err", err, "nodeCount", d.NodeCount,
+			"unmatchedSeriesCount", len(d.UnmatchedSeries), "unmatchedSeries", text.FirstN(d.UnmatchedSeries), "serverAheadBy", d.Skew)
 	}
 }
 
@@ -269,13 +237,4 @@ func (d *Diagnosis) Partial() error {
 		}
 	}
 	return nil
-}
-
-func (d *Diagnosis) warnings() []string {
-	var all []string
-	for i := range d.Queries {
-		all = append(all, d.Queries[i].Warnings...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
