@@ -221,8 +221,8 @@ func TestReplayOfHistory(t *testing.T) {
 		for _, p := range report.Policies {
 			run := p.Runs[0]
 			// A report is created at 2:00 of a step, and runs from 2:30 on. It is hot until its last step.
-			if run.HotMinutes != 2*12.5 || run.SevereMinutes != 0 || run.Decisions != wantPods || run.Pending != 0 {
-				t.Errorf("from %s, %s: %+v; want 25 hot minutes and %d decisions", from, p.Name, run, wantPods)
+			if run.HotMinutes != 2*12.5 || run.SevereMinutes != 0 || run.Pending != 0 || report.Pods != wantPods {
+				t.Errorf("from %s, %s: %+v; want 25 hot minutes of %d pods", from, p.Name, run, wantPods)
 			}
 		}
 	}

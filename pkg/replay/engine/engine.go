@@ -65,9 +65,8 @@ type engine struct {
 
 type nodeState struct {
 	capacity input.Amounts
-	// running are the pods with running containers, by start. placed counts them and the pods that have not started yet.
+	// running are the pods with running containers, by start.
 	running []int
-	placed  int
 	// terminating are the evicted pods that still use the node.
 	terminating []int
 }
@@ -184,7 +183,6 @@ func (e *engine) end(tick int) error {
 		p := &e.pods[i]
 		e.flush(i)
 		n := &e.nodes[p.node]
-		n.placed--
 		n.running = slices.DeleteFunc(n.running, func(other int) bool { return other == i })
 		if err := e.scheduler.Remove(p.object); err != nil {
 			return err
@@ -245,7 +243,6 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 		}
 	}
 	e.waiting = still
-	e.figures.waitingTicks += len(still)
 	return nil
 }
 
@@ -258,12 +255,7 @@ func (e *engine) arrive(until time.Duration) {
 }
 
 func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error) {
-	seconds := &e.figures.DecisionSeconds
-	attempts, err := sim.Attempt(ctx, e.pods[i].object, func(ctx context.Context, pod *corev1.Pod) (*sim.Result, error) {
-		defer func(began time.Time) { *seconds += time.Since(began).Seconds() }(time.Now())
-		e.figures.Decisions++
-		return e.scheduler.Decide(ctx, pod)
-	}, nil)
+	attempts, err := sim.Attempt(ctx, e.pods[i].object, e.scheduler.Decide, nil)
 	if err != nil {
 		return false, err
 	}
@@ -271,10 +263,7 @@ func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error
 	if d.Node == "" {
 		return false, nil
 	}
-	began := time.Now()
-	err = e.scheduler.Assume(ctx, d)
-	*seconds += time.Since(began).Seconds()
-	if err != nil {
+	if err := e.scheduler.Assume(ctx, d); err != nil {
 		return false, err
 	}
 	return true, e.bind(i, tick, d.Node)
@@ -292,7 +281,6 @@ func (e *engine) bind(i, tick int, node string) error {
 	if e.mover != nil {
 		e.mover.bound(i, node)
 	}
-	e.nodes[p.node].placed++
 	e.starting = append(e.starting, i)
 	e.ends[p.end] = append(e.ends[p.end], i)
 	if e.future != nil {
@@ -328,13 +316,10 @@ func (e *engine) use(tick int) {
 		}
 		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity.CPUMillis, load.Memory: memory / n.capacity.MemoryBytes})
 		if counted {
-			e.figures.node(i, n, cpu)
+			e.figures.node(i, n.capacity.CPUMillis, cpu)
 		}
 	}
 	e.measured.next()
-	if counted {
-		e.figures.tick()
-	}
 }
 
 // loadProvider gives plugins the simulated load. The watcher reads the simulated load at each Tick, not at each refreshInterval.

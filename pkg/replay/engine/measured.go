@@ -162,17 +162,12 @@ const bins = 4000
 // figures adds up a report.Run, tick by tick.
 type figures struct {
 	report.Run
-	// counted is the number of counted ticks, nodes that of node-ticks.
-	counted, nodes int
-	histogram      [bins + 1]int
+	// nodes is the number of counted node-ticks.
+	nodes     int
+	histogram [bins + 1]int
 	// hotTicks and severeTicks are node-ticks; unserved is in milliCPU·ticks.
 	hotTicks, severeTicks int
 	unserved              float64
-	// sum and squares are over the nodes of the current tick; deviation is the sum of the ticks' deviations.
-	sum, squares float64
-	deviation    float64
-	inUse        int
-	waitingTicks int
 	// power has the power model of each node; nil for one without.
 	power []*config.PowerModel
 }
@@ -182,16 +177,10 @@ func newFigures(in *input.Input) *figures {
 }
 
 // node counts a node's CPU demand during the tick, in milliCPU.
-func (f *figures) node(i int, n *nodeState, cpu float64) {
-	capacity := n.capacity.CPUMillis
+func (f *figures) node(i int, capacity, cpu float64) {
 	u := cpu / capacity
 	f.nodes++
 	f.histogram[min(int(u*1000), bins)]++
-	f.sum += u
-	f.squares += u * u
-	if n.placed > 0 {
-		f.inUse++
-	}
 	if model := f.power[i]; model != nil {
 		f.EnergyHours += model.Power(100*min(u, 1)) * input.Tick.Hours()
 	}
@@ -204,25 +193,12 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	}
 }
 
-func (f *figures) tick() {
-	n := float64(len(f.power))
-	m := f.sum / n
-	f.deviation += math.Sqrt(max(f.squares/n-m*m, 0))
-	f.sum, f.squares = 0, 0
-	f.counted++
-}
-
 func (f *figures) run(e *engine) report.Run {
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
 	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
 	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
 	f.P99Utilization = f.percentile(0.99)
 	f.Pending = len(e.waiting)
-	f.PendingMinutes = float64(f.waitingTicks) * input.Tick.Minutes()
-	if f.counted > 0 {
-		f.Deviation = f.deviation / float64(f.counted)
-		f.NodesInUse = float64(f.inUse) / float64(f.counted)
-	}
 	return f.Run
 }
 

@@ -247,7 +247,6 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	m.flush(i)
 	n.running = slices.DeleteFunc(n.running, func(other int) bool { return other == i })
 	n.terminating = append(n.terminating, i)
-	n.placed--
 	m.ends[p.end] = slices.DeleteFunc(m.ends[p.end], func(other int) bool { return other == i })
 	if m.future != nil {
 		m.future.remove(i, tick)

@@ -10,60 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Figure is a number of each run.
-type Figure struct {
-	Key, Name, Unit, Definition string
-	// Compared reports whether the ratio to stock is meaningful.
-	Compared bool
-	Decimals int
-	Value    func(*Run) float64
-}
-
 // Hot is the figure that policies are ranked by.
 func Hot(r *Run) float64 { return r.HotMinutes }
-
-// Figures returns all figures. Hot is the first.
-func (r *Report) Figures() []Figure {
-	above := func(limit float64) string {
-		return fmt.Sprintf("Node-minutes with CPU demand above %g %% of capacity, per run.", 100*limit)
-	}
-	figures := []Figure{
-		{"hot", "Hot", "node-min", above(r.HotAbove), true, 0, Hot},
-		{"severe", "Severe", "node-min", above(r.SevereAbove), true, 0, func(r *Run) float64 { return r.SevereMinutes }},
-		{"unserved", "Unserved", "core-h", "CPU demand beyond the capacity of its node, per run.", true, 1,
-			func(r *Run) float64 { return r.UnservedCoreHours }},
-		{"p99", "p99", "% of capacity", "99 % of all node-minutes have at most this CPU demand.", false, 1,
-			func(r *Run) float64 { return 100 * r.P99Utilization }},
-		{"deviation", "Deviation", "% points", "Mean standard deviation of utilization between nodes; 0 means equal nodes.", false, 1,
-			func(r *Run) float64 { return 100 * r.Deviation }},
-		{"inUse", "In use", "nodes", "Mean number of nodes with a pod. The others could be switched off.", false, 1,
-			func(r *Run) float64 { return r.NodesInUse }},
-		{"pending", "Pending", "pods", "Pods without a node at the end of the run.", false, 0,
-			func(r *Run) float64 { return float64(r.Pending) }},
-		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0,
-			func(r *Run) float64 { return r.PendingMinutes }},
-		{"moves", "Moves", "pods/day", "Evicted pods per day.", false, 0, r.MovesPerDay},
-		{"returned", "Returned", "pods", "Moved pods that came back within an hour, per run.", false, 0,
-			func(r *Run) float64 { return float64(r.Returned) }},
-		{"speed", "Speed", "decisions/s", "Decisions per second. It depends on the machine.", false, 0, func(r *Run) float64 {
-			if r.DecisionSeconds == 0 {
-				return 0
-			}
-			return float64(r.Decisions) / r.DecisionSeconds
-		}},
-	}
-	energy := func(r *Run) float64 { return r.EnergyHours / 1000 }
-	if r.has(energy) {
-		figures = append(figures, Figure{
-			"energy", "Energy", "kWh", "Energy of all nodes by the power models, in kWh where these are in watts.", true, 1, energy,
-		})
-	}
-	return figures
-}
-
-func (r *Report) has(figure func(*Run) float64) bool {
-	return slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(figure) != 0 })
-}
 
 // MovesPerDay extrapolates a run's moves from the counted time.
 func (r *Report) MovesPerDay(of *Run) float64 {

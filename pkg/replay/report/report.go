@@ -60,22 +60,15 @@ type Run struct {
 	SevereMinutes float64 `json:"severeMinutes"`
 	// UnservedCoreHours is demand beyond capacity.
 	UnservedCoreHours float64 `json:"unservedCoreHours"`
-	// P99Utilization is the 99th percentile over all node-minutes; Deviation the standard deviation between nodes, averaged over time.
+	// P99Utilization is the 99th percentile over all node-minutes.
 	P99Utilization float64 `json:"p99UtilizationRatio"`
-	Deviation      float64 `json:"deviationRatio"`
-	// NodesInUse is the mean number of nodes that run a pod.
-	NodesInUse float64 `json:"nodesInUse"`
 	// EnergyHours is the energy of all nodes, in watt-hours where the power models are in watts. It is 0 unless a policy has some.
 	EnergyHours float64 `json:"energyHours,omitempty"`
-	// Pending is the number of pods without a node at the end, PendingMinutes the waiting time of all pods.
-	Pending        int     `json:"pending"`
-	PendingMinutes float64 `json:"pendingMinutes"`
+	// Pending is the number of pods without a node at the end.
+	Pending int `json:"pending"`
 	// Moves are evicted pods. Landed are those of the rebalancer that run on another node, which was not above its line with them.
 	// Returned are those placed on a node that the pod was moved off in the hour before.
-	Moves     int `json:"moves"`
-	Landed    int `json:"landed"`
-	Returned  int `json:"returned"`
-	Decisions int `json:"decisions"`
-	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
-	DecisionSeconds float64 `json:"decisionSeconds"`
+	Moves    int `json:"moves"`
+	Landed   int `json:"landed"`
+	Returned int `json:"returned"`
 }

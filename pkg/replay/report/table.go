@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -10,31 +11,43 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// written writes the mean of a figure, and its lowest and highest run; these only where they differ.
-func (p *PolicyReport) written(f Figure) (mean, span string) {
-	value, low, high := p.Summary(f.Value)
-	if from, to := Number(low, f.Decimals), Number(high, f.Decimals); from != to {
+// written writes the mean of a column, and its lowest and highest run; these only where they differ.
+func (p *PolicyReport) written(c column) (mean, span string) {
+	value, low, high := p.Summary(c.value)
+	if from, to := Number(low, c.decimals), Number(high, c.decimals); from != to {
 		span = from + " – " + to
 	}
-	return Number(value, f.Decimals), span
+	return Number(value, c.decimals), span
 }
 
-type tableColumn struct {
-	header, key, unit string
-	ranged            bool
+// column is a figure of each run.
+type column struct {
+	header, definition, unit string
+	decimals                 int
+	// ranged columns also have the lowest and the highest run.
+	ranged bool
+	value  func(*Run) float64
 }
 
-// tableColumns are the figures of the table, by Figure.Key.
-var tableColumns = []tableColumn{
-	{"HOT-MIN", "hot", "", true},
-	{"SEVERE-MIN", "severe", "", true},
-	{"UNSERVED-CORE-H", "unserved", "", true},
-	{"P99", "p99", " %", false},
-	{"DEVIATION", "deviation", "", false},
-	{"NODES", "inUse", "", false},
-	{"ENERGY", "energy", "", false},
-	{"PENDING", "pending", "", false},
-	{"MOVES", "moves", "", false},
+func (r *Report) columns() []column {
+	above := func(limit float64) string {
+		return fmt.Sprintf("Node-minutes with CPU demand above %g %% of capacity, per run.", 100*limit)
+	}
+	columns := []column{
+		{"HOT-MIN", above(r.HotAbove), "", 0, true, Hot},
+		{"SEVERE-MIN", above(r.SevereAbove), "", 0, true, func(r *Run) float64 { return r.SevereMinutes }},
+		{"UNSERVED-CORE-H", "CPU demand beyond the capacity of its node, per run.", "", 1, true,
+			func(r *Run) float64 { return r.UnservedCoreHours }},
+		{"P99", "99 % of all node-minutes have at most this CPU demand.", " %", 1, false,
+			func(r *Run) float64 { return 100 * r.P99Utilization }},
+		{"ENERGY", "Energy of all nodes by the power models, in kWh where these are in watts.", "", 1, false,
+			func(r *Run) float64 { return r.EnergyHours / 1000 }},
+		{"PENDING", "Pods without a node at the end of the run.", "", 0, false, func(r *Run) float64 { return float64(r.Pending) }},
+		{"MOVES", "Evicted pods per day.", "", 0, false, r.MovesPerDay},
+	}
+	return slices.DeleteFunc(columns, func(c column) bool {
+		return c.header == "ENERGY" && !slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(c.value) != 0 })
+	})
 }
 
 // Print prints a table for each report.
@@ -51,13 +64,7 @@ func (r *Result) Print(p *terminal.Printer) {
 func (r *Report) print(p *terminal.Printer) {
 	p.Printf("%s: %s, %s, %s, figures of %s\n", r.Title, text.Count(r.Nodes, "node"), text.Count(int(math.Round(r.CPUCores)), "core"),
 		text.Count(r.Pods, "pod"), text.Count(int(math.Round(r.CountedSeconds/time.Hour.Seconds())), "hour"))
-	figures := map[string]Figure{}
-	for _, f := range r.Figures() {
-		figures[f.Key] = f
-	}
-	header := []string{"POLICY"}
-	columns := slices.Clone(tableColumns)
-	columns = slices.DeleteFunc(columns, func(c tableColumn) bool { return figures[c.key].Value == nil })
+	header, columns := []string{"POLICY"}, r.columns()
 	for _, c := range columns {
 		header = append(header, c.header)
 	}
@@ -67,7 +74,7 @@ func (r *Report) print(p *terminal.Printer) {
 		policy := &r.Policies[i]
 		row := []string{policy.Name}
 		for _, c := range columns {
-			text, span := policy.written(figures[c.key])
+			text, span := policy.written(c)
 			if text += c.unit; c.ranged && span != "" {
 				text, brackets = text+" ("+span+")", "; brackets hold the lowest and the highest run"
 			}
@@ -81,7 +88,7 @@ func (r *Report) print(p *terminal.Printer) {
 	terminal.TextTable(append(header, "VS-STOCK", "VS-CLAIRVOYANT"), rows).Print(p, true)
 	p.Printf("\nFigures are means of %s%s.\n", text.Count(r.Runs(), "run"), brackets)
 	for _, c := range columns {
-		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
+		p.Printf("%s: %s\n", c.header, c.definition)
 	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all runs, compared with those of that policy.\n%s\n", Noise)
 	for _, sentence := range []string{r.Heat(), r.Recommendation()} {
