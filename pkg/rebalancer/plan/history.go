@@ -266,6 +266,13 @@ func (h *History) Begin(m *Move, now time.Time) {
 	h.workloadOf(m.Workload).Moved = now
 }
 
+// Place notes the replacement of a moved pod, which may have no node yet.
+func (h *History) Place(pod types.UID, replacement *corev1.Pod) {
+	if m, ok := h.underWay[pod]; ok {
+		m.replacement = replacement
+	}
+}
+
 // End records how the move of the pod ended. The replacement is ready or back on the source; nil if none was ready in time.
 func (h *History) End(
 	ctx context.Context, cluster Cluster, c *api.Configuration, pod types.UID, replacement *corev1.Pod,

@@ -275,7 +275,7 @@ func (p *planner) countMoves() map[types.UID]bool {
 	for _, made := range p.history.moves {
 		p.perHour[made.namespace]++
 	}
-	for _, m := range p.history.underWay {
+	for _, m := range p.history.moving() { // in order: sums of fractions depend on it
 		moved[m.UID] = true
 		p.pods++
 		p.replicas[m.OwnerUID]++

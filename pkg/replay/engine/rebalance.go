@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -159,8 +160,8 @@ func (m *rebalancing) move(ctx context.Context, tick int) error {
 		return err
 	}
 	now := m.clock.Now()
-	for i, u := range m.underWay {
-		if now.After(u.until) {
+	for _, i := range slices.Sorted(maps.Keys(m.underWay)) {
+		if u := m.underWay[i]; now.After(u.until) {
 			m.history.End(ctx, m.cluster(), m.c, u.UID, nil)
 			delete(m.underWay, i)
 		}
@@ -272,6 +273,7 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	p.object = m.templates[m.Pods[i].Workload].pod(i, now)
 	suffix := "-r" + strconv.Itoa(p.restarts)
 	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
+	m.history.Place(move.UID, p.object)
 	return nil
 }
 
@@ -282,9 +284,10 @@ func (m *rebalancing) replacements() []int {
 	return evicted
 }
 
-// bound counts where the replacement was placed.
+// bound notes where the replacement was placed.
 func (m *rebalancing) bound(i int, node string) {
 	u, ok := m.underWay[i]
+	m.history.Place(u.UID, m.pods[i].object)
 	if !ok || u.mark < 0 {
 		return
 	}

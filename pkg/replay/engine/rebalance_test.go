@@ -192,6 +192,55 @@ func TestRebalance_Costs(t *testing.T) {
 	}
 }
 
+// Three of six nodes are at 90 % from their growth on, as above, and a pod of 120m moves off each. The evicted pods take 10 minutes to
+// end, and the replay ends before that. There are two places, and two of four replicas may be missing, so two pods move.
+func TestRebalance_UnderWay(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// growth is in steps of 5 minutes.
+		growth   []int
+		inFlight float64
+		ofOne    bool
+	}{
+		{"two places", []int{4, 4, 4}, 1, false},
+		{"a second replica later", []int{4, 5, 20}, 100, true},
+		{"a third replica later", []int{4, 4, 5}, 100, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := tiny(nil)
+			in.Length, in.Counted = 35*time.Minute, 35*time.Minute
+			for _, name := range []string{"c", "d", "e", "f"} {
+				in.Nodes = append(in.Nodes, input.Node{Name: name, Zone: "z", Capacity: in.Nodes[0].Capacity})
+			}
+			workload := func(namespace, name string, requests float64) int {
+				in.Workloads = append(in.Workloads, input.Workload{
+					Namespace: namespace, Name: name, Requests: input.Amounts{CPUMillis: requests},
+				})
+				return len(in.Workloads) - 1
+			}
+			grows, ends, moves := workload("n", "grows", 600), workload("n", "ends", 700), workload("m", "moves", 200)
+			for _, steps := range tc.growth {
+				pod := steady(grows, 0, 2*time.Hour, 1000)
+				pod.Trace = append(slices.Repeat([]float32{0.1}, steps), 0.78)
+				in.Pods = append(in.Pods, pod)
+			}
+			for range tc.growth {
+				in.Pods = append(in.Pods, steady(ends, time.Minute, 20*time.Minute, 100))
+			}
+			for i := range 4 {
+				if !tc.ofOne {
+					moves = workload(fmt.Sprint("m", i), "moves", 200)
+				}
+				in.Pods = append(in.Pods, steady(moves, 2*time.Minute, 2*time.Hour, 120))
+			}
+			c := small()
+			c.MaxNodesPercentInFlight, c.ReplacementTimeout.Duration = tc.inFlight, 15*time.Minute
+			slow := (&Rebalance{c: c, termination: 10 * time.Minute, startup: 30 * time.Second}).AddTo(policy(t, report.Stock))
+			check.Equal(t, "moves", 2, replayOne(t, in, slow).Moves)
+		})
+	}
+}
+
 // A pod that is placed on a node within an hour after it was moved off has returned.
 func TestRebalance_Returns(t *testing.T) {
 	at := tiny(nil).Start
@@ -208,6 +257,7 @@ func TestRebalance_Returns(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := check.Value(newEngine(t.Context(), tiny(nil), policy(t, report.Stock)))(t)
 			e.clock.SetTime(at)
+			e.pods = make([]podState, 8)
 			m := &rebalancing{
 				engine:     e,
 				underWay:   map[int]underWay{7: {Move: plan.Move{From: "b", To: "c"}, mark: tc.mark}},
