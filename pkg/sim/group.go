@@ -3,9 +3,14 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // Group is the placement of the pods of a group, until it is undone.
@@ -22,11 +27,21 @@ type Group struct {
 }
 
 // PlaceGroup places pods one after the other, as the scheduler tries those of a pod group, and preempts for each by itself. The
-// caller knows how many have to find a node, and calls Undo if fewer do. A plugin's error is a reason why a pod finds none.
+// caller knows how many have to find a node, and calls Undo if fewer do. A plugin's error is a reason why a pod finds none. Of pods
+// alike that find no node, only the first is tried.
 func (s *Scheduler) PlaceGroup(ctx context.Context, pods []*corev1.Pod) (*Group, error) {
 	g := &Group{scheduler: s, pods: pods}
 	s.takeDisplaced()
+	var last *Result // of a pod that found no node, if nothing has changed since
 	for _, pod := range pods {
+		if last != nil && s.alike(last.Pod, pod) {
+			again := *last
+			again.Pod = pod
+			g.Failed = append(g.Failed, &again)
+			continue
+		}
+		last = nil
+		victims := len(g.Victims)
 		attempts, err := Attempt(ctx, pod, s.Decide, g.preempt)
 		if ctx.Err() != nil {
 			return nil, errors.Join(ctx.Err(), g.Undo(context.WithoutCancel(ctx)))
@@ -39,6 +54,9 @@ func (s *Scheduler) PlaceGroup(ctx context.Context, pods []*corev1.Pod) (*Group,
 		d := attempts[n-1]
 		if d.Node == "" {
 			g.Failed = append(g.Failed, d)
+			if len(g.Victims) == victims {
+				last = d
+			}
 			continue
 		}
 		if n > 1 && attempts[n-2].Waived() {
@@ -50,6 +68,55 @@ func (s *Scheduler) PlaceGroup(ctx context.Context, pods []*corev1.Pod) (*Group,
 		g.Placed = append(g.Placed, d)
 	}
 	return g, nil
+}
+
+// alike reports whether the filters cannot tell the pods apart, such as those of an indexed Job.
+func (s *Scheduler) alike(a, b *corev1.Pod) bool {
+	isOwn := func(v corev1.Volume) bool { return v.Ephemeral != nil }
+	if len(b.Spec.ResourceClaims) > 0 || slices.ContainsFunc(b.Spec.Volumes, isOwn) {
+		return false // each pod has its own claims
+	}
+	return equality.Semantic.DeepEqual(withoutIndex(a), withoutIndex(b)) && (a.Labels[index] == b.Labels[index] || !s.selectsIndex(b))
+}
+
+// index is the label and the annotation that tells the pods of an indexed Job apart.
+const index = batchv1.JobCompletionIndexAnnotation
+
+// withoutIndex returns what pods of a Job have in common, as far as filters read it. The names of some volumes are random.
+func withoutIndex(pod *corev1.Pod) *corev1.Pod {
+	p := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
+	p.Namespace, p.OwnerReferences = pod.Namespace, pod.OwnerReferences
+	p.Labels, p.Annotations = maps.Clone(pod.Labels), maps.Clone(pod.Annotations)
+	delete(p.Labels, index)
+	delete(p.Annotations, index)
+	p.Spec.Hostname = ""
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = nil
+		}
+	}
+	for i := range p.Spec.Volumes {
+		p.Spec.Volumes[i].Name = ""
+	}
+	return p
+}
+
+// selectsIndex reports whether the index matters to a required term of the pod, or to a required anti-affinity of pods on nodes.
+func (s *Scheduler) selectsIndex(pod *corev1.Pod) bool {
+	if strings.Contains(fmt.Sprint(pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints), index) {
+		return true
+	}
+	nodes, _ := s.snapshot.HavePodsWithRequiredAntiAffinityList() // a snapshot returns no error
+	for _, node := range nodes {
+		for _, other := range node.GetPodsWithRequiredAntiAffinity() {
+			for _, term := range other.GetRequiredAntiAffinityTerms() {
+				if strings.Contains(term.Selector.String(), index) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (g *Group) preempt(victims []*corev1.Pod) error {
