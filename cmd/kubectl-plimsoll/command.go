@@ -66,9 +66,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		PersistentPreRunE: silenceLog,
 	}
-	command.SetVersionTemplate(
-		"Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n",
-	) // as kube-scheduler --version
+	command.SetVersionTemplate("Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n")
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cluster.OptionErrorf("%w", err) })
 	addVerbosity(command.PersistentFlags())
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},

@@ -109,37 +109,37 @@ func (o SourceOptions) Validate() error {
 func (a *access) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
-	address, cfg, err := a.reach(ctx, spec, address, cfg)
+	var err error
+	switch {
+	case a.SourceOptions != SourceOptions{}:
+		address, cfg, err = a.replace(address, cfg)
+	case a.filesAreHere:
+		return a.account.Reach(ctx, spec, address, cfg)
+	case a.InPod:
+		err = a.checkFiles(cfg)
+	default:
+		err = cmp.Or(a.forward(address), a.checkFiles(cfg))
+	}
 	if err == nil && !a.filesAreHere && spec.IsHosted() {
 		err = missing(spec.MetricProvider.Type, cfg)
 	}
 	return address, cfg, err
 }
 
-func (a *access) reach(
-	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
-) (string, httpclient.Config, error) {
-	switch {
-	case a.replaced():
-		return a.replace(address, cfg)
-	case a.filesAreHere:
-		return a.account.Reach(ctx, spec, address, cfg)
-	case a.InPod:
-		return address, cfg, a.checkFiles(cfg)
-	}
+// forward returns an ErrNotHere that says how to forward a port, if the address is that of a Service.
+func (a *access) forward(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "", cfg, fmt.Errorf("parse the address: %w", err)
+		return fmt.Errorf("parse the address: %w", err)
 	}
-	if namespace, name, ok := ServiceOf(u.Hostname()); ok {
-		forward := Kubectl("-n", namespace, "port-forward", "svc/"+name, "9090:"+text.PortOf(u)).For(a.Chosen)
-		return "", cfg, text.WithText(ErrNotHere, fmt.Sprintf("%s is a Service, which only pods of the cluster reach; run %s, and write "+
-			"--source-address %s://localhost:9090%s", u.Host, forward, u.Scheme, u.EscapedPath()))
+	namespace, name, ok := ServiceOf(u.Hostname())
+	if !ok {
+		return nil
 	}
-	return address, cfg, a.checkFiles(cfg)
+	forward := Kubectl("-n", namespace, "port-forward", "svc/"+name, "9090:"+text.PortOf(u)).For(a.Chosen)
+	return text.WithText(ErrNotHere, fmt.Sprintf("%s is a Service, which only pods of the cluster reach; run %s, and write "+
+		"--source-address %s://localhost:9090%s", u.Host, forward, u.Scheme, u.EscapedPath()))
 }
-
-func (a *access) replaced() bool { return a.SourceOptions != SourceOptions{} }
 
 func (a *access) replace(address string, cfg httpclient.Config) (string, httpclient.Config, error) {
 	if a.Address != "" {

@@ -159,14 +159,6 @@ func Subject(user string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
 }
 
-func subjectFlag(user string) string {
-	subject := Subject(user)
-	if subject.Kind == rbacv1.ServiceAccountKind {
-		return "--serviceaccount=" + subject.Namespace + ":" + subject.Name
-	}
-	return "--user=" + subject.Name
-}
-
 // Grant returns the commands that grant the connection's user a permission in all namespaces. resource may have a subresource.
 func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) string {
 	return grant(&Permission{Group: group, Resource: resource, Verbs: []string{verbs}}, c.User(ctx)).For(c.Chosen)
@@ -184,7 +176,11 @@ func grant(p *Permission, user string) Command {
 	if p.Name != "" {
 		create = create.With("--resource-name=" + p.Name)
 	}
-	return create + " && " + Granting(in...).With(kind+"binding", name, "--"+kind+"="+name, subjectFlag(user))
+	to := "--user=" + user
+	if subject := Subject(user); subject.Kind == rbacv1.ServiceAccountKind {
+		to = "--serviceaccount=" + subject.Namespace + ":" + subject.Name
+	}
+	return create + " && " + Granting(in...).With(kind+"binding", name, "--"+kind+"="+name, to)
 }
 
 // MissingPermissions returns the permissions that a user lacks, with the denied verbs. An empty user means the connection's.

@@ -181,41 +181,32 @@ func plannedConfiguration(prometheus string) (*Configuration, error) {
 		return nil, OptionErrorf("--prometheus: %q; write an http(s) URL, such as http://localhost:9090", prometheus)
 	}
 	var values struct {
-		Config map[string]any `json:"config"`
+		Config struct {
+			Profiles []map[string]any `json:"profiles"`
+		} `json:"config"`
 	}
 	if err := yaml.Unmarshal([]byte(manifests.ChartValues), &values); err != nil {
 		return nil, err
 	}
-	profiles, _, err := unstructured.NestedSlice(values.Config, "profiles")
-	if err != nil {
-		return nil, err
-	}
-	source := "metrics-server"
-	for _, profile := range profiles {
-		profile := profile.(map[string]any)
+	for _, profile := range values.Config.Profiles {
 		profile["schedulerName"] = corev1.DefaultSchedulerName
-		arguments, _, err := unstructured.NestedSlice(profile, "pluginConfig")
-		if err != nil {
-			return nil, err
-		}
-		for _, plugin := range arguments {
-			if prometheus != "" {
-				source = prometheus
-				provider := map[string]any{"type": string(config.Prometheus), "address": prometheus}
-				err = errors.Join(err, unstructured.SetNestedMap(plugin.(map[string]any), provider, "args", "metricProvider"))
+		plugins, _ := profile["pluginConfig"].([]any)
+		for _, plugin := range plugins {
+			provider := map[string]any{"type": string(config.Prometheus), "address": prometheus}
+			if prometheus == "" {
+				continue
 			}
-		}
-		profile["pluginConfig"] = arguments
-		if err != nil {
-			return nil, err
+			if err := unstructured.SetNestedMap(plugin.(map[string]any), provider, "args", "metricProvider"); err != nil {
+				return nil, err
+			}
 		}
 	}
 	content, err := yaml.Marshal(map[string]any{
-		"apiVersion": kubeschedulerv1.SchemeGroupVersion.String(), "kind": "KubeSchedulerConfiguration", "profiles": profiles,
-		"leaderElection": map[string]any{"leaderElect": false},
+		"apiVersion": kubeschedulerv1.SchemeGroupVersion.String(), "kind": "KubeSchedulerConfiguration",
+		"profiles": values.Config.Profiles, "leaderElection": map[string]any{"leaderElect": false},
 	})
 	return &Configuration{
-		Origin: "the chart's default profile with " + source + ", as no Deployment of Plimsoll was found (for a static pod, write " +
+		Origin: "the chart's default profile with " + cmp.Or(prometheus, "metrics-server") + ", as no Deployment of Plimsoll was found (for a static pod, write " +
 			"--config with a copy of its file)",
 		Content: content,
 	}, err

@@ -120,17 +120,23 @@ func (s *Session) Lend(of *cluster.Configuration, use func(*cluster.Cluster) err
 
 // compareConfiguration reads now and then whether the configuration is still that of the session.
 func (s *Session) compareConfiguration(ctx context.Context) {
-	const interval, timeout = time.Minute, 3 * time.Second
-	if s.clock.Since(s.checked) < interval {
-		return
+	s.ifDue(ctx, &s.checked, time.Minute, func(ctx context.Context) {
+		found, err := s.find(ctx)
+		if err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
+			err = errors.New("it has changed since; start kubectl plimsoll again")
+		}
+		s.outdated = err
+	})
+}
+
+// ifDue calls read, and waits for it a few seconds, unless the last call is more recent than the interval.
+func (s *Session) ifDue(ctx context.Context, last *time.Time, interval time.Duration, read func(context.Context)) {
+	if now := s.clock.Now(); now.Sub(*last) >= interval {
+		*last = now
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		read(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	found, err := s.find(ctx)
-	if err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
-		err = errors.New("it has changed since; start kubectl plimsoll again")
-	}
-	s.checked, s.outdated = s.clock.Now(), err
 }
 
 // problems say why the view may be stale or incomplete.
@@ -195,28 +201,23 @@ func (s *Session) PodsOf(ctx context.Context, nodes []string, namespace string) 
 
 // refreshOrigins reads now and then which pods were moved. If a read fails or takes long, the last answer stays.
 func (s *Session) refreshOrigins(ctx context.Context) {
-	const interval, timeout = 30 * time.Second, 3 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if now := s.clock.Now(); now.Sub(s.originsRead) >= interval {
-		s.originsRead = now
+	s.ifDue(ctx, &s.originsRead, 30*time.Second, func(ctx context.Context) {
 		if origins, err := s.readOrigins.Of(ctx, s.client); err == nil {
 			s.origins = origins
 		}
-	}
+	})
 }
 
 // refreshGroups reads the groups of waiting pods now and then. If a read fails, the last answer stays.
 func (s *Session) refreshGroups(ctx context.Context) {
-	const interval, timeout = 10 * time.Second, 3 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if now := s.clock.Now(); now.Sub(s.groupsRead) >= interval && s.configuration.Workload.PlacesGroups() {
-		s.groupsRead = now
+	if !s.configuration.Workload.PlacesGroups() {
+		return
+	}
+	s.ifDue(ctx, &s.groupsRead, 10*time.Second, func(ctx context.Context) {
 		if groups, err := cluster.ReadPodGroups(ctx, s.client, s.objects.waitingPods()); err == nil || s.groups == nil {
 			s.groups = groups
 		}
-	}
+	})
 }
 
 // addSources adds what the plugin's source says of nodes: that target sets differ, or that another dialect reads the node.
