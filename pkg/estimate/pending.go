@@ -358,26 +358,6 @@ func (v *View) Uncovered(node fwk.NodeInfo, pod *corev1.Pod, r load.Resource) fl
 	return Uncovered(&measured[r], v.cache.config.visibleAfter(runningSince(pod)))
 }
 
-// PendingNow returns a function of the usage of a pod that the load of its node does not cover yet, by the latest load and the
-// Estimator. It is for use outside of scheduling cycles: a cycle that runs keeps its snapshot, and no estimate is cached.
-func (m *Model) PendingNow(e podusage.Estimator) func(pod *corev1.Pod, node *corev1.Node) podusage.Amounts {
-	c := &tableCache{key: &cacheKey{m.tableOf(m.snapshots.publisher.Latest()), e}, config: &m.config}
-	now := m.config.Clock.Now().UnixNano()
-	return func(pod *corev1.Pod, node *corev1.Node) (pending podusage.Amounts) {
-		measured, visible := c.key.table.Node(node.Name), m.config.visibleAfter(runningSince(pod))
-		if visible <= horizonOf(&measured) {
-			return pending
-		}
-		uncovered, allocatable := c.newUncoveredPod(0, visible, pod), podusage.AmountsOf(node.Status.Allocatable)
-		for r := range load.ResourceCount {
-			if of := &measured[r]; of.Known && stateAt(now, freshUntil(of, m.config.Trust)) == load.Fresh {
-				_, pending[r], _ = uncovered.on(allocatable[r], of, r)
-			}
-		}
-		return pending
-	}
-}
-
 // Pods returns the loads of the node's pods, in their order, without ended ones. Their Pending adds up to that of the node's
 // Estimate. Where its State is not Fresh, their Usage adds up to its Mean. Pods allocates: do not call it in a scheduling cycle.
 func (v *View) Pods(node fwk.NodeInfo) []PodLoad {

@@ -16,16 +16,13 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -60,7 +57,6 @@ type ServedSource struct {
 	Metrics   []ServedMetric    `json:"metrics,omitempty"`
 	Contested []ServedContested `json:"contested,omitempty"`
 	Further   []ServedFurther   `json:"furtherDialects,omitempty"`
-	Pending   []ServedPending   `json:"pendingPods"`
 }
 
 // ServedRefresh is the result of the last refresh. It is not set before the first.
@@ -122,16 +118,6 @@ type ServedFurther struct {
 	Nodes   []string `json:"nodes"`
 }
 
-// ServedPending is a pod whose usage the load of its node does not cover yet, and the part that is not covered. Amounts are in
-// milliCPU and bytes, by the first plugin that reads the source.
-type ServedPending struct {
-	Namespace   string  `json:"namespace"`
-	Name        string  `json:"name"`
-	Node        string  `json:"node"`
-	CPUMilli    float64 `json:"cpuMilli"`
-	MemoryBytes float64 `json:"memoryBytes"`
-}
-
 // ServedStatistics are the statistics of workloads that were learned from one source of pods. Its Key is as ServedSource.Key.
 type ServedStatistics struct {
 	Key     string        `json:"key"`
@@ -149,19 +135,10 @@ type ServedStatistics struct {
 func (p *Provider) Serve(withStatistics bool) (*Served, error) {
 	p.mu.Lock()
 	sources, statistics := slices.Clone(p.sources), slices.Clone(p.statistics)
-	readers := make([][]*reading.Reader, len(sources))
-	for i, s := range sources {
-		readers[i] = slices.Clone(s.status.Readers)
-	}
 	p.mu.Unlock()
 	served := &Served{Time: p.clock.Now().UTC(), Sources: []ServedSource{}, Statistics: []ServedStatistics{}}
-	for i, s := range sources {
-		of := s.serve(served.Time)
-		var err error
-		if of.Pending, err = s.servePending(readers[i]); err != nil {
-			return nil, err
-		}
-		served.Sources = append(served.Sources, of)
+	for _, s := range sources {
+		served.Sources = append(served.Sources, s.serve(served.Time))
 	}
 	for _, s := range statistics {
 		if !withStatistics {
@@ -258,34 +235,6 @@ func (l *ServedLoad) measurement(now time.Time) (m load.Measurement) {
 	}
 	m.Stat, _ = m.Checked()
 	return m
-}
-
-// servePending returns the pending usage of pods, as the first of the readers that reads load estimates it.
-func (s *sharedSource) servePending(readers []*reading.Reader) ([]ServedPending, error) {
-	all := []ServedPending{}
-	var pendingOf func(*corev1.Pod, *corev1.Node) podusage.Amounts
-	for _, r := range readers {
-		if pendingOf == nil {
-			pendingOf = r.PendingNow()
-		}
-	}
-	if pendingOf == nil || s.cluster.Pods == nil {
-		return all, nil
-	}
-	pods, err := s.cluster.Pods.List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	for _, pod := range pods {
-		node, err := s.cluster.Nodes.Get(pod.Spec.NodeName)
-		if err != nil {
-			continue // without a node, or of one that is gone
-		}
-		if pending := pendingOf(pod, node); pending != (podusage.Amounts{}) {
-			all = append(all, ServedPending{pod.Namespace, pod.Name, node.Name, pending[load.CPU], pending[load.Memory]})
-		}
-	}
-	return all, nil
 }
 
 // adopt publishes what a scheduler served in place of a refresh of the source. It reports whether the scheduler reads the source,

@@ -172,28 +172,6 @@ func TestServed_IsWhatDecides(t *testing.T) {
 	}
 }
 
-// TestServed_Pending has a pod that started a minute before the end of the windows: five minutes of CPU, ten of memory. A fifth of its
-// 400m and a tenth of its 1Gi are measured, the rest is pending.
-func TestServed_Pending(t *testing.T) {
-	s, tables := newServed(t, secretSpec()), map[time.Duration]*load.Table{}
-	request := reading.ForLoad(secretSpec(), podusage.ByRequests{})
-	request.Windows[load.Memory] = 10 * time.Minute
-	source := s.scheduler.sources[0]
-	source.status.Readers = []*reading.Reader{source.load.Reader(request, nil)}
-	index := load.NewIndex([]string{"n0"})
-	for _, window := range request.Windows {
-		m := load.Measurement{Stat: load.Stat{Mean: 0.5, Known: true}, Window: window, End: servedNow}
-		tables[window] = load.NewTable(index, func(string) load.NodeLoad { return load.NodeLoad{m, m} })
-	}
-	source.watcher.Publisher().Publish(load.NewSnapshot(index, tables, nil))
-	of := check.Value(s.scheduler.Serve(false))(t)
-	want := []ServedPending{{Namespace: "shop", Name: "db-1", Node: "n0", CPUMilli: 320, MemoryBytes: 0.9 * (1 << 30)}}
-	if diff := cmp.Diff(want, of.Sources[0].Pending, cmpopts.EquateApprox(1e-7, 0)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	check.Equal(t, "statistics", 0, len(of.Statistics))
-}
-
 // TestServed_LeavesTheCycleItsSnapshot serves while a scheduling cycle runs, after load was published that the cycle must not see.
 func TestServed_LeavesTheCycleItsSnapshot(t *testing.T) {
 	s := newServed(t, secretSpec())
@@ -201,6 +179,7 @@ func TestServed_LeavesTheCycleItsSnapshot(t *testing.T) {
 	check.Equal(t, "snapshot of the cycle", true, s.ofScheduler.Snapshots().ForCycle(cycle) == first)
 	s.measure()
 	check.Value(s.scheduler.Serve(true))(t)
+	check.Equal(t, "statistics, where none are asked for", 0, len(check.Value(s.scheduler.Serve(false))(t).Statistics))
 	check.Equal(t, "snapshot of the cycle, after serving", true, s.ofScheduler.Snapshots().ForCycle(cycle) == first)
 }
 

@@ -78,11 +78,6 @@ func (m *Model) Latest() *learned.Prediction {
 	return m.predictionBy(m.config.Statistics.publisher.Latest())
 }
 
-// Now is Latest for another goroutine than the scheduler's: a cycle that runs keeps its prediction.
-func (m *Model) Now() *learned.Prediction {
-	return m.config.Predictor.At(m.config.Statistics.publisher.Latest())
-}
-
 // predictionBy returns the prediction for s. While s does not change, it is the same one: estimates are cached by the prediction.
 func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	previous := m.prediction.Load()

@@ -134,28 +134,6 @@ func (r *Reader) PodUsage(pod *corev1.Pod) podusage.Amounts {
 	return r.request.Estimator.Estimate(pod)
 }
 
-// PendingNow is estimate.Model.PendingNow by the model of each resource and its estimator of pods; nil if the request is for node
-// metrics.
-func (r *Reader) PendingNow() func(pod *corev1.Pod, node *corev1.Node) podusage.Amounts {
-	if r.metrics != nil {
-		return nil
-	}
-	var by [load.ResourceCount]func(*corev1.Pod, *corev1.Node) podusage.Amounts
-	for of, model := range r.models {
-		estimator := r.request.Estimator
-		if r.peaks[of] != nil {
-			estimator = r.peaks[of].Now()
-		}
-		by[of] = model.PendingNow(estimator)
-	}
-	return func(pod *corev1.Pod, node *corev1.Node) (pending podusage.Amounts) {
-		for of := range by {
-			pending[of] = by[of](pod, node)[of]
-		}
-		return pending
-	}
-}
-
 // Figure is one value that was measured of a node.
 type Figure struct {
 	// Name is "cpu" or "memory", or the PromQL expression of a node metric.
