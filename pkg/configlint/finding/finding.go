@@ -9,52 +9,29 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Code is the kind of a finding.
+// Code is the kind of a finding: what it means, in one line.
 type Code string
 
 // The kinds of findings.
 const (
-	PluginEnabled   Code = "UnknownPluginEnabled"
-	PluginDisabled  Code = "UnknownPluginDisabled"
-	PluginArguments Code = "UnknownPluginArguments"
-	QueryInvalid    Code = "QueryInvalid"
-	QueryOfAbsence  Code = "QueryOfAbsence"
-	LoadOutweighed  Code = "LoadOutweighed"
-	LimitUnweighted Code = "LimitUnweighted"
-	LimitUnfiltered Code = "LimitUnfiltered"
-	LimitNotWaived  Code = "LimitNotWaived"
-	LimitEvicts     Code = "LimitEvicts"
-	GateRemoved     Code = "GateRemoved"
-	MetricUnused    Code = "MetricUnused"
-	ArgumentsUnused Code = "ArgumentsUnused"
-	SelectsNothing  Code = "SelectsNothing"
-	NodesUnmodelled Code = "NodesUnmodelled"
-	StockBeside     Code = "StockPluginBeside"
-	StockWeight     Code = "StockPluginWeight"
+	PluginEnabled   Code = "The configuration enables a plugin that does not exist; the scheduler does not start"
+	PluginDisabled  Code = "The configuration disables a plugin that does not exist; the entry has no effect"
+	PluginArguments Code = "The configuration has arguments for a plugin that does not exist; they have no effect"
+	QueryInvalid    Code = "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it"
+	QueryOfAbsence  Code = "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy"
+	LoadOutweighed  Code = "Other plugins outweigh the plugins that score by load"
+	LimitUnweighted Code = "The weight at score is too small: with the limit waived, a pod may go to the most loaded node"
+	LimitUnfiltered Code = "The limits of a plugin have no effect, because it is not enabled at filter"
+	LimitNotWaived  Code = "The limit is never waived, because the plugin is not enabled at preFilter"
+	LimitEvicts     Code = "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start"
+	GateRemoved     Code = "Kubernetes 1.38 has removed the feature gate; a scheduler of 1.38 does not start with it"
+	MetricUnused    Code = "The metric has no effect: it neither scores nor rejects a node"
+	ArgumentsUnused Code = "The arguments have no effect: the profile does not enable the plugin where it reads them"
+	SelectsNothing  Code = "The field selects nothing that the cluster has now"
+	NodesUnmodelled Code = "Nodes have no power model"
+	StockBeside     Code = "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start"
+	StockWeight     Code = "The plugin replaces a stock plugin, and has another weight"
 )
-
-// String returns what the finding means, in one line.
-func (c Code) String() string {
-	return map[Code]string{
-		PluginEnabled:   "The configuration enables a plugin that does not exist; the scheduler does not start",
-		PluginDisabled:  "The configuration disables a plugin that does not exist; the entry has no effect",
-		PluginArguments: "The configuration has arguments for a plugin that does not exist; they have no effect",
-		QueryInvalid:    "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-		QueryOfAbsence:  "One minus a rate takes missing samples for load: a node whose exporter ended or began looks busy",
-		LoadOutweighed:  "Other plugins outweigh the plugins that score by load",
-		LimitUnweighted: "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
-		LimitUnfiltered: "The limits of a plugin have no effect, because it is not enabled at filter",
-		LimitNotWaived:  "The limit is never waived, because the plugin is not enabled at preFilter",
-		LimitEvicts:     "With this gate of Kubernetes 1.36, a limit evicts pods for pod groups; the scheduler does not start",
-		GateRemoved:     "Kubernetes 1.38 has removed the feature gate; a scheduler of 1.38 does not start with it",
-		StockBeside:     "The profile enables a plugin and the stock plugin that it replaces; the scheduler does not start",
-		StockWeight:     "The plugin replaces a stock plugin, and has another weight",
-		MetricUnused:    "The metric has no effect: it neither scores nor rejects a node",
-		SelectsNothing:  "The field selects nothing that the cluster has now",
-		NodesUnmodelled: "Nodes have no power model",
-		ArgumentsUnused: "The arguments have no effect: the profile does not enable the plugin where it reads them",
-	}[c]
-}
 
 // Finding is something in a valid configuration that the operator probably did not mean.
 type Finding struct {
@@ -93,7 +70,7 @@ func (f *Finding) KeysAndValues() []any {
 // String returns the finding as klog's text format shows it.
 func (f *Finding) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q", f.Code.String())
+	fmt.Fprintf(&b, "%q", string(f.Code))
 	all := f.KeysAndValues()
 	for i := 0; i+1 < len(all); i += 2 {
 		switch value := all[i+1].(type) {
@@ -112,7 +89,7 @@ func Warn(findings []Finding, format string) {
 	for i := range findings {
 		f := &findings[i]
 		if format == logsapi.JSONLogFormat {
-			klog.Background().WithCallDepth(1).Info(f.Code.String(), append(f.KeysAndValues(), "severity", "warning")...)
+			klog.Background().WithCallDepth(1).Info(string(f.Code), append(f.KeysAndValues(), "severity", "warning")...)
 		} else {
 			klog.WarningDepth(1, f.String())
 		}
