@@ -69,19 +69,6 @@ func (f *Facts) adviseGrant(todo string, permissions []cluster.Permission, user 
 		cluster.Granting("apply", "-f", "FILE").For(f.chosen))
 }
 
-// causedBy sets the checks, or groups, that may have found the cause.
-func causedBy(results []Result, causes ...string) []Result {
-	for i := range results {
-		results[i].causes = causes
-	}
-	return results
-}
-
-// causedByAbsence is causedBy the checks that find why nodes have no fresh load.
-func causedByAbsence(results []Result) []Result {
-	return causedBy(results, "source", "nodes", "time", "nodes.measured", "nodes.contested")
-}
-
 // adviseEdit advises to change the configuration. why is a sentence, or empty.
 func (f *Facts) adviseEdit(yaml, todo, why string, args ...any) []Advice {
 	in := " In "

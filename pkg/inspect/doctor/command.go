@@ -15,7 +15,7 @@ import (
 type doctorOptions struct {
 	cluster  *kubectl.Flags
 	output   output.Flags
-	selected Selection
+	selected []string
 	// failOn is the status from which on the exit code is 1.
 	failOn    string
 	suppliers []Supplier
@@ -50,22 +50,21 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
   # Fail a pipeline by errors of the source and its values alone
   kubectl plimsoll doctor --check source,values --fail-on error
 
-  # List failed checks, for a script
-  kubectl plimsoll doctor --only-problems -o json`,
+  # List errors, for a script
+  kubectl plimsoll doctor -o json | jq '.checks[] | select(.status == "error")'`,
 		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.cluster.AddTo(command.Flags())
 	o.output.AddTo(command.Flags())
-	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
+	command.Flags().StringSliceVar(&o.selected, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(Groups(suppliers...), ", ")+" (default all)")
-	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
 	command.Flags().StringVar(&o.failOn, "fail-on", string(Warning), "lowest status with exit code 1: warning or error")
 	return command
 }
 
 func (o *doctorOptions) run(cmd *cobra.Command) error {
-	if err := cmp.Or(o.output.Validate(), o.selected.Validate(o.suppliers...)); err != nil {
+	if err := cmp.Or(o.output.Validate(), ValidateSelection(o.selected, o.suppliers...)); err != nil {
 		return err
 	}
 	if o.failOn != string(Warning) && o.failOn != string(Error) {

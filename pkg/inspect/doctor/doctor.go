@@ -38,10 +38,8 @@ type Result struct {
 	// Advice has ways to fix a Warning or an Error, or to grant a missing permission. One is enough.
 	Advice []Advice `json:"advice,omitempty"`
 
-	// causes are IDs of checks, or groups with errors. The advice of the first that needs a fix replaces that of the result.
-	causes []string
-	// unchecked reports that the check did not run, because a fact is missing.
-	unchecked bool
+	// cause is the check, or group, that says why this check did not run; empty if it ran.
+	cause string
 }
 
 // Advice is one way to fix a finding.
@@ -87,18 +85,10 @@ func IDs(suppliers ...Supplier) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// Selection selects checks of a report.
-type Selection struct {
-	// Checks are groups and IDs; none selects all.
-	Checks []string
-	// OnlyProblems leaves out checks without anything to fix.
-	OnlyProblems bool
-}
-
-// Validate fails if a name is no check and no group.
-func (s *Selection) Validate(suppliers ...Supplier) error {
+// ValidateSelection fails if a name is no check and no group.
+func ValidateSelection(names []string, suppliers ...Supplier) error {
 	groups := Groups(suppliers...)
-	for _, name := range s.Checks {
+	for _, name := range names {
 		if !slices.Contains(groups, name) && !slices.Contains(IDs(suppliers...), name) {
 			return cluster.OptionErrorf("--check: no check or group is called %q; write a group (%s), or an id of -o json", name,
 				strings.Join(groups, ", "))
@@ -107,29 +97,27 @@ func (s *Selection) Validate(suppliers ...Supplier) error {
 	return nil
 }
 
-// Select keeps the selected checks. A selected check that did not run is a Warning, or an Error if its cause is one.
-// A selected check or group without a result is Skipped.
-func (r *Report) Select(s Selection) {
-	if len(s.Checks) > 0 {
-		r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Result) bool {
-			// If only its group is selected, the report has the cause, which is in the same group. So this result is left out.
-			return groupOf(c.causes[0]) == c.Group && !slices.Contains(s.Checks, c.ID)
-		})...)
+// Select keeps the checks and groups with these names. A selected check that did not run is a Warning, or an Error if its cause is
+// one. A selected check or group without a result is Skipped.
+func (r *Report) Select(names []string) {
+	if len(names) == 0 {
+		return
 	}
+	r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Result) bool {
+		// If only its group is selected, the report has the cause, which is in the same group. So this result is left out.
+		return groupOf(c.cause) == c.Group && !slices.Contains(names, c.ID)
+	})...)
 	hasName := func(c Result, name string) bool { return c.Group == name || c.ID == name }
 	r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool {
-		return len(s.Checks) > 0 && !slices.ContainsFunc(s.Checks, func(name string) bool { return hasName(c, name) })
+		return !slices.ContainsFunc(names, func(name string) bool { return hasName(c, name) })
 	})
-	for _, name := range s.Checks {
+	for _, name := range names {
 		if !slices.ContainsFunc(r.Checks, func(c Result) bool { return hasName(c, name) }) {
 			message := name + " has nothing to check here"
 			r.Checks = append(r.Checks, Result{Group: groupOf(name), ID: name, Status: Skipped, Message: message})
 		}
 	}
 	sortByGroup(r.Checks)
-	if s.OnlyProblems {
-		r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool { return !c.needsFix() })
-	}
 }
 
 // sortByGroup sorts checks by their groups. Those of suppliers are the last.
@@ -150,10 +138,6 @@ func (r *Report) Failed() bool {
 }
 
 func (c Result) needsFix() bool { return c.Status == Warning || c.Status == Error }
-
-func (r *Report) groupNeedsFix(group string) bool {
-	return slices.ContainsFunc(r.Checks, func(c Result) bool { return c.Group == group && c.needsFix() })
-}
 
 // Options say what is checked.
 type Options struct {
@@ -192,36 +176,20 @@ func reportOn(f *Facts) *Report {
 	}
 	sortByGroup(r.Checks)
 	sortByGroup(r.unchecked)
-	for _, list := range [][]Result{r.Checks, r.unchecked} {
-		for i := range list {
-			if cause := r.causeOf(list[i].causes); cause != nil {
-				list[i].Advice = cause.Advice
-				if list[i].unchecked {
-					list[i].Status = cause.Status
-				}
-			}
-		}
+	for i := range r.unchecked {
+		c := &r.unchecked[i]
+		failed := func(of Result) bool { return of.Status == Error && (of.ID == c.cause || of.Group == c.cause) }
+		c.Status = map[bool]Status{true: Error, false: Warning}[slices.ContainsFunc(r.Checks, failed)]
 	}
 	r.Checks = append(r.Checks, r.summarizeUnchecked()...)
 	return r
 }
 
-// causeOf returns the first cause with something to fix, or nil.
-func (r *Report) causeOf(causes []string) *Result {
-	for _, cause := range causes {
-		isCause := func(c Result) bool { return c.ID == cause && c.needsFix() || c.Group == cause && c.Status == Error }
-		if i := slices.IndexFunc(r.Checks, isCause); i >= 0 {
-			return &r.Checks[i]
-		}
-	}
-	return nil
-}
-
-// summarizeUnchecked names the groups that were not checked, by reason, in one result. Groups with something to fix are left out.
+// summarizeUnchecked names the groups with checks that did not run, by reason, in one result.
 func (r *Report) summarizeUnchecked() []Result {
 	groups := map[string][]string{}
 	for _, c := range r.unchecked {
-		if groupOf(c.causes[0]) != c.Group && !r.groupNeedsFix(c.Group) && !slices.Contains(groups[c.Message], c.Group) {
+		if groupOf(c.cause) != c.Group && !slices.Contains(groups[c.Message], c.Group) {
 			groups[c.Message] = append(groups[c.Message], c.Group)
 		}
 	}
@@ -235,21 +203,17 @@ func (r *Report) summarizeUnchecked() []Result {
 // runAll adds the results of the checks.
 func runAll[F any](r *Report, checks []Check[F], facts F, prefix string) {
 	for _, c := range checks {
-		results, missing := []Result(nil), c.missing(facts)
+		list, results, missing := &r.Checks, []Result(nil), c.missing(facts)
 		switch {
 		case missing == nil:
 			results = c.Run(facts)
 		case missing.reason != "":
-			results = causedBy(Warn(nil, "not checked, because %s", missing.reason), missing.cause)
-			results[0].unchecked = true
+			list, results = &r.unchecked, Warn(Advise("See what %s finds.", missing.cause), "not checked, because %s", missing.reason)
+			results[0].cause = missing.cause
 		}
 		for _, result := range results {
 			result.Group, result.ID, result.Message = groupOf(c.ID), c.ID, text.Escape(prefix)+result.Message
-			if result.unchecked {
-				r.unchecked = append(r.unchecked, result)
-			} else {
-				r.Checks = append(r.Checks, result)
-			}
+			*list = append(*list, result)
 		}
 	}
 }
@@ -263,7 +227,7 @@ func (r *Report) Print(p *terminal.Printer) {
 		OK: p.Painted(terminal.Green, "✓"), Warning: p.Painted(terminal.Yellow, "!"), Error: p.Painted(terminal.Red, "✗"),
 		Skipped: p.Painted(0, "-"),
 	}
-	group, changesConfiguration, seen := "", false, map[Advice]bool{}
+	group, changesConfiguration := "", false
 	for i, c := range r.Checks {
 		if c.Group != group {
 			group = c.Group
@@ -274,27 +238,14 @@ func (r *Report) Print(p *terminal.Printer) {
 			continue // the last check of the same advice prints it
 		}
 		for _, a := range c.Advice {
-			a.print(p, seen)
+			p.Printf("    %s\n", a.Text)
+			for line := range strings.Lines(strings.TrimPrefix(a.Command+"\n"+a.YAML, "\n")) {
+				p.Printf("      %s\n", strings.TrimSuffix(line, "\n"))
+			}
 			changesConfiguration = changesConfiguration || a.YAML != "" && c.Group != "permissions"
 		}
 	}
-	if len(r.Checks) == 0 {
-		p.Printf("\nNothing to fix.\n")
-	}
 	if changesConfiguration && r.Restart != "" {
 		p.Printf("\nThe scheduler reads a changed configuration when it restarts:\n      %s\n", r.Restart)
-	}
-}
-
-// print prints the advice in full the first time only.
-func (a Advice) print(p *terminal.Printer, seen map[Advice]bool) {
-	if seen[a] && a.YAML+a.Command != "" {
-		p.Printf("    As above.\n")
-		return
-	}
-	seen[a] = true
-	p.Printf("    %s\n", a.Text)
-	for line := range strings.Lines(strings.TrimPrefix(a.Command+"\n"+a.YAML, "\n")) {
-		p.Printf("      %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }

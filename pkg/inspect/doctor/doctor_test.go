@@ -132,7 +132,7 @@ func TestFault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt(tt.address)
-			s.Err, s.Spec.MetricProvider.CAFile = tt.err, "/etc/plimsoll/ca/mine.crt"
+			s.Err, s.Spec.MetricProvider.CAFile, s.Spec.MetricProvider.TokenFile = tt.err, "/etc/plimsoll/ca/mine.crt", ""
 			s.diagnosis = nil
 			expectChosen(t, s.Facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -87,8 +86,6 @@ type Facts struct {
 type sourceFacts struct {
 	*Facts
 	cluster.Source
-	// token is the content of the token file; empty if there is none.
-	token string
 	// windows are the windows of the load that plugins read, and histories those of the usage of workloads, sorted.
 	windows, histories []time.Duration
 	// coverage is the fraction of a long window, or history, of which the server has load.
@@ -311,11 +308,7 @@ func (g *gatherer) readCluster(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	for _, source := range c.Sources() {
-		s := &sourceFacts{Facts: g.Facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
-		if file := cmp.Or(g.options.Source.TokenFile, source.Spec.MetricProvider.TokenFile); file != "" {
-			content, _ := os.ReadFile(file) // the source's own error reports it
-			s.token = string(content)
-		}
+		s := &sourceFacts{Facts: g.Facts, Source: source}
 		s.addReaders()
 		if p, ok := source.Source.(*prometheus.Source); ok {
 			d := p.Diagnosis()

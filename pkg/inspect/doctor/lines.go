@@ -32,12 +32,8 @@ func (f *Facts) checkLines() []Result {
 			return Warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
 		advice := f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", "")
-		found := Fail(append(advice, see...),
+		return Fail(append(advice, see...),
 			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
-		if !l.unmeasured {
-			return found
-		}
-		return causedByAbsence(found)
 	})
 }
 

@@ -43,7 +43,9 @@ NODES
 ! another
     For both:
 ! w-1
-    As above.
+    In file f, write:
+      a:
+        b: 1
     Or look:
       kubectl get nodes
 
@@ -64,16 +66,14 @@ func TestReport_Select(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name          string
-		selected      Selection
+		selected      []string
 		ids           string
 		found, failed bool
 	}{
-		{"all", Selection{}, "source.tls source.dialect values.zero scheduler.ready pods.waiting", true, true},
-		{"problems", Selection{OnlyProblems: true}, "source.dialect pods.waiting", true, true},
-		{"a group and an id", Selection{Checks: []string{"source", "values.zero"}}, "source.tls source.dialect values.zero", true, false},
-		{"a check and a group without a result", Selection{Checks: []string{"lines.room", "rebalancer", "values.zero", "lines.room"}},
+		{"all", nil, "source.tls source.dialect values.zero scheduler.ready pods.waiting", true, true},
+		{"a group and an id", []string{"source", "values.zero"}, "source.tls source.dialect values.zero", true, false},
+		{"a check and a group without a result", []string{"lines.room", "rebalancer", "values.zero", "lines.room"},
 			"values.zero lines.room rebalancer", false, false},
-		{"problems of groups without any", Selection{Checks: []string{"values", "scheduler"}, OnlyProblems: true}, "", false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &Report{Checks: slices.Clone(all)}

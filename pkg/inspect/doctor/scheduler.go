@@ -372,9 +372,10 @@ func (f *Facts) checkLoadStates() []Result {
 		if n["Expired"]+n["Absent"] == 0 {
 			return Fine("%s", message)
 		}
-		return causedByAbsence(failIf(n["Fresh"] == 0)(
-			f.adviseInPod("Here the source has the load of all nodes. Check in the scheduler's pod what it reaches:"),
-			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message))
+		return failIf(n["Fresh"] == 0)(
+			f.adviseInPod("Fix what the groups source, nodes and time find. If they find nothing, check in the scheduler's pod what it "+
+				"reaches:"),
+			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message)
 	})
 }
 
@@ -385,7 +386,7 @@ const failureThreshold = 0.1
 func (f *Facts) checkRefreshes() []Result {
 	panics := f.countsOf(refresh.PanicsTotal, sum, "", "source")
 	results := f.countsOf(refresh.RefreshTotal, sum, "result", "source")
-	return causedBy(each(sortedKeys(results), func(name string) []Result {
+	return each(sortedKeys(results), func(name string) []Result {
 		failed := results[name]["Error"]
 		all := failed + results[name]["Success"]
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
@@ -396,10 +397,10 @@ func (f *Facts) checkRefreshes() []Result {
 		case all == 0:
 			return Skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		case failed > 1 && failed > failureThreshold*all:
-			return Warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message)
+			return Warn(f.adviseLog("If the source answers now, the scheduler's log says why refreshes failed"), "%s", message)
 		}
 		return Fine("%s", message)
-	}), "source")
+	})
 }
 
 // staleStatistics is the age of the newest observation above which a check warns, as the chart's alert does.
@@ -422,8 +423,8 @@ func (f *Facts) checkKnownWorkloads() []Result {
 		case age <= staleStatistics:
 			return Fine("%s", message)
 		}
-		return causedBy(Warn(f.adviseLog("The scheduler's log says why the usage of pods cannot be read"),
-			"%s; the newest observation is %s old", message, age.Round(time.Second)), "source")
+		return Warn(f.adviseLog("The scheduler's log says why the usage of pods cannot be read"),
+			"%s; the newest observation is %s old", message, age.Round(time.Second))
 	})
 }
 
@@ -446,9 +447,8 @@ func (f *Facts) checkFallbacks() []Result {
 		if total <= failureThreshold*decisions[plugin][""] {
 			return Fine("%s", message)
 		}
-		found := Warn(f.adviseLog("The source has the load of all nodes now. Run doctor again in ten minutes. If the count has grown, "+
-			"see the scheduler's log"), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
-		return causedByAbsence(found)
+		return Warn(f.adviseLog("If the groups source, nodes and time find nothing, run doctor again in ten minutes. If the count has "+
+			"grown, see the scheduler's log"), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
 	})
 }
 
@@ -542,8 +542,8 @@ func (f *Facts) checkQueue(name string, queues map[string]*queue) []Result {
 	waited := f.serverTime().Sub(active)
 	switch {
 	case own && !f.leading():
-		return causedBy(Fail(f.AdviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
-			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
+		return Fail(f.AdviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
+			"%s; a profile has this name, but its scheduler is down", message)
 	case len(profiles) == 0:
 		return f.checkUnknownQueue(name, q, message)
 	case waited < hanging, active.After(q.since) && !q.schedulerOnly:

@@ -76,10 +76,11 @@ func (s *sourceFacts) adviseMessage() []Advice {
 		"check in the pod:", s.Configuration.Origin)
 }
 
-// adviseClass advises by the class of the error. code is the HTTP status with the body said; 0 without a response, for an error said.
+// adviseClass advises by the class of the error. code is the HTTP status, and said the body; 0 and the error without a response.
 func (s *sourceFacts) adviseClass(code int, said string) []Advice {
 	u, in, timeout := s.url(), s.Configuration.Origin, s.Spec.MetricProvider.Timeout.Duration
 	refused := code == http.StatusUnauthorized || code == http.StatusForbidden
+	token := cmp.Or(s.options.Source.TokenFile, s.Spec.MetricProvider.TokenFile, string(s.Spec.MetricProvider.Token))
 	redirected, isRedirected := errors.AsType[*httpclient.RedirectedError](s.Err)
 	to := u
 	if isRedirected {
@@ -96,13 +97,13 @@ func (s *sourceFacts) adviseClass(code int, said string) []Advice {
 		{to.Host != u.Host || isRedirected && code == http.StatusOK, curl("-sSI", "redirects to %s, which does not answer as it must. "+
 			"If that is a sign-in page, write the address of the server behind it. See the redirect:",
 			text.Excerpt(httpclient.WithoutSecrets(to)))},
-		{refused && s.token == "", Advise("No token is sent. Mount one by the chart's value tokenSecret, and in %s, write "+
+		{refused && token == "", Advise("No token is sent. Mount one by the chart's value tokenSecret, and in %s, write "+
 			"metricProvider.tokenFile: /etc/plimsoll/token/token.", in)},
 		{code == http.StatusUnauthorized, Advise("The server does not accept the token, which may have expired. Write a new one to " +
 			"tokenFile, or to the Secret that is mounted there.")},
-		{refused, Advise("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")},
-		{(code == 0 || code == http.StatusBadRequest) && isOfOtherScheme(said), Advise("The server does not speak %s. In %s, write %s in the address, "+
-			"or another port.", u.Scheme, in, map[string]string{"http": "https", "https": "http"}[u.Scheme])},
+		{refused, Advise("The server knows the token, and denies it permission to query. Grant it, or write another to tokenFile.")},
+		{(code == 0 || code == http.StatusBadRequest) && isOfOtherScheme(said), Advise("The server does not speak %s. In %s, write %s "+
+			"in the address, or another port.", u.Scheme, in, map[string]string{"http": "https", "https": "http"}[u.Scheme])},
 		{code >= http.StatusInternalServerError, curl("-sSi", "answers, and fails. See its log, and what it answers:")},
 		{code > 0, curl("-sSi", "has no API of %s at this path. It is another server, or the path is wrong. "+
 			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.Label)},
