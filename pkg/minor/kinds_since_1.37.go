@@ -18,6 +18,8 @@ type (
 	PodGroupPostFilterPlugin = fwk.PodGroupPostFilterPlugin
 	PodGroupPostFilterResult = fwk.PodGroupPostFilterResult
 	PodGroupSchedulingFunc   = fwk.PodGroupSchedulingFunc
+	// PlacementCycleState is what ScorePlacement gets: from Kubernetes 1.37 on, each placement of a pod group has a state of its own.
+	PlacementCycleState = fwk.PlacementCycleState
 )
 
 // PodGroupCycle returns the state that PodGroupPostFilter gets: that of the cycle that places the pod's group, or else the outermost

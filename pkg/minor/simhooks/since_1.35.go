@@ -9,7 +9,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// StoreScheduleResults does nothing.
 func (NoBatching) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
 }
 

@@ -37,29 +37,42 @@ type Limit struct {
 	HasRoom func(pod *corev1.Pod) func(node *corev1.Node) bool
 }
 
-// Gate relaxes the limit of one plugin, or requeues the pods that wait for it. It is safe for concurrent use.
+// Gate relaxes the limit of one plugin, or requeues the pods that wait for it when a measurement may let them in. It is safe for
+// concurrent use.
 type Gate struct {
-	limit    Limit
-	handle   minor.Handle
-	clock    clock.PassiveClock
-	requeuer *requeuer
+	limit     Limit
+	handle    minor.Handle
+	pods      corelisters.PodLister
+	nodes     corelisters.NodeLister
+	snapshots *estimate.Snapshots
+	clock     clock.Clock
 	// key is that of the waiver in CycleState.
 	key fwk.StateKey
+	// outdated is signaled when a pod starts to wait because of an outdated snapshot, and when a group is to be retried at once.
+	outdated chan struct{}
 
 	mu sync.Mutex
 	// granted has the time of each waiver for a pod's next attempt.
 	granted map[types.UID]time.Time
 	// repeated is the attempt that PodGroupPostFilter plugins repeat, until the next group is tried.
 	repeated *groupAttempt
+	waiting  map[types.UID]waitingPod
+	// lastNodes are the nodes of the pod that began to wait last. Pods that wait for the same nodes share them.
+	lastNodes []string
+	// checked is the snapshot by which all waiting pods were checked, at the time checkedAt; nil if a pod is not checked yet.
+	checked   *load.Snapshot
+	checkedAt time.Time
 }
 
 // NewGate returns the gate of the limit on what the snapshots show, and requeues pods until ctx is done.
 func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
+	informers := handle.SharedInformerFactory().Core().V1()
 	g := &Gate{
-		limit: limit, handle: handle, clock: c, requeuer: newRequeuer(limit, handle, snapshots, c),
-		key: waiverKey(limit.Plugin), granted: map[types.UID]time.Time{}, repeated: &groupAttempt{},
+		limit: limit, handle: handle, pods: informers.Pods().Lister(), nodes: informers.Nodes().Lister(), snapshots: snapshots, clock: c,
+		key: waiverKey(limit.Plugin), outdated: make(chan struct{}, 1), granted: map[types.UID]time.Time{}, repeated: &groupAttempt{},
+		waiting: map[types.UID]waitingPod{},
 	}
-	go g.requeuer.run(ctx, klog.FromContext(ctx)) // klog's own logger may be replaced later
+	go g.run(ctx, klog.FromContext(ctx)) // klog's own logger may be replaced later
 	return g
 }
 
@@ -108,7 +121,7 @@ func (g *Gate) PostFilter(
 			return nil, unschedulable
 		}
 	}
-	if err := g.requeuer.wait(ctx, state, pod, statuses); err != nil {
+	if err := g.wait(ctx, state, pod, statuses); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
 	return nil, unschedulable
@@ -193,7 +206,7 @@ func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 
 // take ends the pod's wait. It reports whether the limit was waived for the attempt that begins.
 func (g *Gate) take(pod types.UID) (waived bool) {
-	g.requeuer.forget(pod)
+	g.forget(pod)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, waived = g.granted[pod]
@@ -307,27 +320,6 @@ const (
 // expire.
 const requeueInterval = time.Minute
 
-// requeuer requeues the pods that wait for the limit of one plugin when a measurement may let them in. It is safe for
-// concurrent use.
-type requeuer struct {
-	limit     Limit
-	handle    minor.Handle
-	pods      corelisters.PodLister
-	nodes     corelisters.NodeLister
-	snapshots *estimate.Snapshots
-	clock     clock.Clock
-	// outdated is signaled when a pod starts to wait because of an outdated snapshot, and when a group is to be retried at once.
-	outdated chan struct{}
-
-	mu      sync.Mutex
-	waiting map[types.UID]waitingPod
-	// lastNodes are the nodes of the pod that began to wait last. Pods that wait for the same nodes share them.
-	lastNodes []string
-	// checked is the snapshot by which all waiting pods were checked, at the time checkedAt; nil if a pod is not checked yet.
-	checked   *load.Snapshot
-	checkedAt time.Time
-}
-
 // waitingPod is a pod and the names of the nodes that the limit rules out for it.
 type waitingPod struct {
 	pod   *corev1.Pod
@@ -340,46 +332,38 @@ type waitingPod struct {
 	others int
 }
 
-func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
-	informers := handle.SharedInformerFactory().Core().V1()
-	return &requeuer{
-		limit: limit, handle: handle, pods: informers.Pods().Lister(), nodes: informers.Nodes().Lister(), snapshots: snapshots, clock: c,
-		outdated: make(chan struct{}, 1), waiting: map[types.UID]waitingPod{},
-	}
-}
-
-func (q *requeuer) forget(pods ...types.UID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (g *Gate) forget(pods ...types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, pod := range pods {
-		q.count(q.waiting[pod], -1)
-		delete(q.waiting, pod)
+		g.count(g.waiting[pod], -1)
+		delete(g.waiting, pod)
 	}
 }
 
 // set lets a pod wait. Call it under the lock.
-func (q *requeuer) set(pod types.UID, w waitingPod) {
-	q.count(q.waiting[pod], -1)
-	q.count(w, 1)
-	q.waiting[pod] = w
+func (g *Gate) set(pod types.UID, w waitingPod) {
+	g.count(g.waiting[pod], -1)
+	g.count(w, 1)
+	g.waiting[pod] = w
 }
 
 // count adds a pod's group to scheduler_unschedulable_pods, or removes it. The scheduler itself counts only those pods of a group
 // for which a plugin rejected nodes: most are not tried after the first that does not fit.
-func (q *requeuer) count(w waitingPod, times float64) {
+func (g *Gate) count(w waitingPod, times float64) {
 	if w.others > 0 {
-		metrics.UnschedulableReason(q.limit.Plugin, w.pod.Spec.SchedulerName).Add(times * float64(w.others))
+		metrics.UnschedulableReason(g.limit.Plugin, w.pod.Spec.SchedulerName).Add(times * float64(w.others))
 	}
 }
 
 // wait lets the pod wait for nodes that only limits rule out, and for nodes where the limit prevents preemption.
 // Other nodes are left to the plugins that rule them out, and to the events of those plugins.
-func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) error {
-	nodes, err := q.handle.SnapshotSharedLister().NodeInfos().List()
+func (g *Gate) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) error {
+	nodes, err := g.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return err
 	}
-	isLimit, names := map[string]bool{q.limit.Plugin: true}, []string(nil)
+	isLimit, names := map[string]bool{g.limit.Plugin: true}, []string(nil)
 	for _, node := range nodes {
 		status := statuses.Get(node.Node().Name)
 		limited, known := isLimit[status.Plugin()]
@@ -388,57 +372,56 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 			isLimit[status.Plugin()] = limited
 		}
 		limited = limited || status.Code() == fwk.Unschedulable && canEvict(pod, node)
-		if limited && q.limit.Refuses(ctx, state, pod, node) {
+		if limited && g.limit.Refuses(ctx, state, pod, node) {
 			names = append(names, node.Node().Name)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	q.mu.Lock()
-	if slices.Equal(names, q.lastNodes) {
-		names = q.lastNodes
+	g.mu.Lock()
+	if slices.Equal(names, g.lastNodes) {
+		names = g.lastNodes
 	}
-	q.lastNodes = names
-	q.set(pod.UID, waitingPod{pod: pod, nodes: names})
-	if q.snapshots.Outdated(state) {
-		q.checked = nil
-		defer q.wake()
+	g.lastNodes = names
+	g.set(pod.UID, waitingPod{pod: pod, nodes: names})
+	if g.snapshots.Outdated(state) {
+		g.checked = nil
+		defer g.wake()
 	}
-	q.mu.Unlock()
+	g.mu.Unlock()
 	return nil
 }
 
-func (q *requeuer) wake() {
+func (g *Gate) wake() {
 	select {
-	case q.outdated <- struct{}{}:
+	case g.outdated <- struct{}{}:
 	default:
 	}
 }
 
 // setGroup lets the group wait, or retries it at once. The group is known by its first pod.
-func (q *requeuer) setGroup(first *corev1.Pod, w waitingPod, retry bool) {
+func (g *Gate) setGroup(first *corev1.Pod, w waitingPod, retry bool) {
 	if retry {
-		w.retryUntil = q.clock.Now().Add(groupRetryTime)
-		defer q.wake()
+		w.retryUntil = g.clock.Now().Add(groupRetryTime)
+		defer g.wake()
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.set(first.UID, w)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.set(first.UID, w)
 }
 
-// run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a
-// refresh.
-func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
+// run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a refresh.
+func (g *Gate) run(ctx context.Context, logger klog.Logger) {
 	for {
-		published := q.snapshots.Publisher().Published()
-		timer := q.clock.NewTimer(q.requeue(logger))
+		published := g.snapshots.Publisher().Published()
+		timer := g.clock.NewTimer(g.requeue(logger))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-published:
-		case <-q.outdated:
+		case <-g.outdated:
 		case <-timer.C():
 		}
 		timer.Stop()
@@ -447,20 +430,20 @@ func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
 
 // requeue requeues the pods for which one of their nodes has room now. It returns the longest time until the next call. Calls that
 // only retry groups do not check the other pods.
-func (q *requeuer) requeue(logger klog.Logger) time.Duration {
-	now := q.clock.Now()
-	q.mu.Lock()
-	waiting, latest := maps.Clone(q.waiting), q.snapshots.Publisher().Latest()
-	check := latest != q.checked || now.Sub(q.checkedAt) >= requeueInterval
+func (g *Gate) requeue(logger klog.Logger) time.Duration {
+	now := g.clock.Now()
+	g.mu.Lock()
+	waiting, latest := maps.Clone(g.waiting), g.snapshots.Publisher().Latest()
+	check := latest != g.checked || now.Sub(g.checkedAt) >= requeueInterval
 	if check {
-		q.checked, q.checkedAt = latest, now
+		g.checked, g.checkedAt = latest, now
 	}
-	requeued, next := map[string]*corev1.Pod{}, requeueInterval-now.Sub(q.checkedAt)
-	q.mu.Unlock()
+	requeued, next := map[string]*corev1.Pod{}, requeueInterval-now.Sub(g.checkedAt)
+	g.mu.Unlock()
 
 	var done []types.UID
 	for uid, w := range waiting {
-		pod, err := q.pods.Pods(w.pod.Namespace).Get(w.pod.Name)
+		pod, err := g.pods.Pods(w.pod.Namespace).Get(w.pod.Name)
 		switch {
 		case err != nil || pod.UID != w.pod.UID || pod.Spec.NodeName != "": // it was deleted or placed in the meantime
 			done = append(done, uid)
@@ -468,29 +451,29 @@ func (q *requeuer) requeue(logger klog.Logger) time.Duration {
 			requeued[keyOf(pod)], next = pod, groupRetryInterval
 		case !check:
 		case w.group != nil:
-			if q.anyHasRoom(pod, w.group.nodes()) {
+			if g.anyHasRoom(pod, w.group.nodes()) {
 				requeued[keyOf(pod)] = pod
 			}
-		case q.anyHasRoom(pod, w.nodes):
+		case g.anyHasRoom(pod, w.nodes):
 			done = append(done, uid)
 			requeued[keyOf(pod)] = pod
 		}
 	}
-	q.forget(done...)
+	g.forget(done...)
 	if len(requeued) == 0 {
 		return next
 	}
 	logger.V(4).Info("Nodes may be back below the limit: trying the pods that waited for it",
-		"plugin", q.limit.Plugin, "pods", len(requeued))
+		"plugin", g.limit.Plugin, "pods", len(requeued))
 	// Pods that were placed or deleted in the meantime are no longer in the queue, and stay out of it.
-	q.handle.Activate(logger, requeued)
+	g.handle.Activate(logger, requeued)
 	return next
 }
 
-func (q *requeuer) anyHasRoom(pod *corev1.Pod, nodes []string) bool {
-	hasRoom := q.limit.HasRoom(pod)
+func (g *Gate) anyHasRoom(pod *corev1.Pod, nodes []string) bool {
+	hasRoom := g.limit.HasRoom(pod)
 	return slices.ContainsFunc(nodes, func(name string) bool {
-		node, err := q.nodes.Get(name)
+		node, err := g.nodes.Get(name)
 		return err == nil && hasRoom(node)
 	})
 }

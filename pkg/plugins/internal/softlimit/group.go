@@ -43,7 +43,6 @@ type refusal struct {
 	reason string
 }
 
-// Clone implements fwk.StateData. Clones share the attempt.
 func (a *groupAttempt) Clone() fwk.StateData { return a }
 
 // add returns the pod, and whether it was there before.
@@ -133,13 +132,13 @@ func (g *Gate) PodGroupPostFilter(
 	for _, pod := range pods {
 		attempt.add(pod)
 	}
-	outdated := attempt.lastState != nil && g.requeuer.snapshots.Outdated(attempt.lastState)
+	outdated := attempt.lastState != nil && g.snapshots.Outdated(attempt.lastState)
 	attempt.lastState = nil
 	if !g.relaxes() {
 		g.repeat(attempt, false)
 		if len(attempt.refusals) > 0 { // it waits for these nodes, and those of repetitions
 			w := waitingPod{pod: attempt.last, group: attempt, others: attempt.others()}
-			g.requeuer.setGroup(pods[0], w, outdated)
+			g.setGroup(pods[0], w, outdated)
 		}
 		return nil, unschedulable
 	}
@@ -156,7 +155,7 @@ func (g *Gate) PodGroupPostFilter(
 		logger.V(4).Info("No node is left below the limit: it is waived for the next attempt of the pod's group",
 			"plugin", limit.limit.Plugin, "pod", klog.KObj(pods[0]))
 	}
-	g.requeuer.setGroup(pods[0], waitingPod{pod: pods[0]}, true)
+	g.setGroup(pods[0], waitingPod{pod: pods[0]}, true)
 	return &minor.PodGroupPostFilterResult{}, fwk.NewStatus(fwk.Success, g.limit.Plugin+" waives its limit for the next attempt")
 }
 
