@@ -144,12 +144,7 @@ func (c *cluster) pods() cache.Indexer { return c.byKind[reflect.TypeFor[*corev1
 func (c *cluster) find(object runtime.Object) (i *informer, held any, err error) {
 	i, ok := c.byKind[reflect.TypeOf(object)]
 	if !ok {
-		var known []string
-		for kind := range c.byKind {
-			known = append(known, kind.Elem().Name())
-		}
-		slices.Sort(known)
-		return nil, nil, fmt.Errorf("%T: no plugin reads this kind; the kinds are %s", object, strings.Join(known, ", "))
+		return nil, nil, fmt.Errorf("%T: no plugin reads this kind", object)
 	}
 	held, _, err = i.GetIndexer().Get(object)
 	return i, held, err

@@ -132,7 +132,6 @@ type cycle struct {
 	scores   map[string]minor.NodePluginScores
 }
 
-// Parallelizer returns the parallelizer of the filters.
 func (c *cycle) Parallelizer() minor.Parallelizer {
 	if c.scheduler.sequential {
 		return minor.Sequential()

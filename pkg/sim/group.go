@@ -79,16 +79,14 @@ func (s *Scheduler) alike(a, b *corev1.Pod) bool {
 	return equality.Semantic.DeepEqual(withoutIndex(a), withoutIndex(b)) && (a.Labels[index] == b.Labels[index] || !s.selectsIndex(b))
 }
 
-// index is the label and the annotation that tells the pods of an indexed Job apart.
+// index is the label that tells the pods of an indexed Job apart.
 const index = batchv1.JobCompletionIndexAnnotation
 
-// withoutIndex returns what pods of a Job have in common, as far as filters read it. The names of some volumes are random.
+// withoutIndex returns what pods of a Job have in common, as far as filters read it: no annotations. Names of volumes are random.
 func withoutIndex(pod *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
-	p.Namespace, p.OwnerReferences = pod.Namespace, pod.OwnerReferences
-	p.Labels, p.Annotations = maps.Clone(pod.Labels), maps.Clone(pod.Annotations)
+	p.Namespace, p.OwnerReferences, p.Labels = pod.Namespace, pod.OwnerReferences, maps.Clone(pod.Labels)
 	delete(p.Labels, index)
-	delete(p.Annotations, index)
 	p.Spec.Hostname = ""
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {

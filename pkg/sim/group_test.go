@@ -68,9 +68,8 @@ func TestPlaceGroup_Alike(t *testing.T) {
 				Objects: []apiruntime.Object{node("a", "1", "8Gi"), tc.other},
 			})
 			first, second := of("p1"), tc.pod.Obj()
-			if len(second.Spec.TopologySpreadConstraints) > 0 {
-				first.Spec.TopologySpreadConstraints = second.Spec.TopologySpreadConstraints
-			}
+			first.Spec.TopologySpreadConstraints = second.Spec.TopologySpreadConstraints
+			first.Spec.Volumes[0].Ephemeral = second.Spec.Volumes[0].Ephemeral
 			g := check.Value(s.PlaceGroup(t.Context(), []*corev1.Pod{first.Obj(), second}))(t)
 			check.Equal(t, "pods without a node", []string{"p1", "p2"}, []string{g.Failed[0].Pod.Name, g.Failed[1].Pod.Name})
 			check.Equal(t, "the second is not tried", tc.want, g.Failed[0].Err == g.Failed[1].Err)

@@ -638,7 +638,7 @@ func TestObjects_Mistakes(t *testing.T) {
 		{"a node twice", func() error { return s.Add(node("a", "1", "1Gi")) }, "Node a: it is in the cluster already"},
 		{"a pod without a UID", func() error { return s.Add(nameless) }, "Pod ns/p: metadata.uid: required"},
 		{"a decision without a UID", func() error { _, err := s.Decide(t.Context(), nameless); return err }, "Pod ns/p: metadata.uid: required"},
-		{"a kind that is not read", func() error { return s.Add(&corev1.Secret{}) }, "*v1.Secret: no plugin reads this kind; the kinds are CSIDriver, "},
+		{"a kind that is not read", func() error { return s.Add(&corev1.Secret{}) }, "*v1.Secret: no plugin reads this kind"},
 		{"a node that is not there", func() error { return s.Update(node("c", "1", "1Gi")) }, "Node c: it is not in the cluster"},
 		{"no node to remove", func() error { return s.Remove(node("c", "1", "1Gi")) }, "Node c: it is not in the cluster"},
 		{"a pod that moves", func() error { return s.Update(moved) }, `Pod ns/running: spec.nodeName: a pod cannot go from "a" to "b"`},
