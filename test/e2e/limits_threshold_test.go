@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -53,7 +52,7 @@ func (e environment) wantThresholds() {
 		{"the reason is on the pod", environment.wantReasonOnPod},
 		{"exempt pods are placed above the line", environment.wantExempt},
 		{"an annotation sets the line of a node", environment.wantLineOfAnnotation},
-		{"a malformed annotation causes a warning event", environment.wantInvalidAnnotation},
+		{"a malformed annotation has no effect", environment.wantInvalidAnnotation},
 		{"memory has a line of its own", environment.wantMemoryLine},
 		{"each resource is compared over its own window", environment.wantWindows},
 		{"deviations count with MeanPlusStdDev", environment.wantDeviations},
@@ -126,17 +125,8 @@ func (e environment) wantLineOfAnnotation() {
 
 func (e environment) wantInvalidAnnotation() {
 	e.must(e.AnnotateNode(e.ctx, "line-hot", "plimsoll.io/thresholds", "cpu=lots"))
-	e.eventually("a warning event about the annotation", func() bool {
-		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=malformed"}))
-		// The line is that of the profile.
-		e.refused(cluster.Pod{Name: "malformed", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
-		return strings.Contains(e.describe("node", "line-hot"), "InvalidThresholds")
-	})
-	event := check.Value(e.WaitEvent(e.ctx, "line-hot", "InvalidThresholds"))(e.t)
-	const note = `Annotation plimsoll.io/thresholds="cpu=lots" is not used: "cpu=lots" is not a threshold such as cpu=70, in percent from 1 to 100`
-	if event.Type != corev1.EventTypeWarning || event.Note != note {
-		e.t.Errorf("the event is %+v, want a warning: %s", event, note)
-	}
+	// The line is that of the profile.
+	e.refused(cluster.Pod{Name: "malformed", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
 }
 
 func (e environment) wantMemoryLine() {

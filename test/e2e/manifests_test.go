@@ -44,7 +44,6 @@ func TestManifests(t *testing.T) {
 	all := e.wantAllFeatures()
 	t.Run("the admission policy sets the scheduler of a namespace's pods", func(t *testing.T) { e.in(t).wantAdmission() })
 	t.Run("the metrics of dashboard and alerts exist", func(t *testing.T) { e.in(t).wantMonitoring(all) })
-	t.Run("a malformed annotation causes a warning event", func(t *testing.T) { e.in(t).wantInvalidAnnotationOn("small", "limited") })
 	t.Run("no request is forbidden", func(t *testing.T) {
 		e := e.in(t)
 		e.wantNothingForbidden(account(system, "plimsoll"), second.scheduler, all.scheduler)
@@ -158,15 +157,6 @@ func (e environment) wantPreempted() {
 		e.t.Error("the victim is still on its node")
 	}
 	e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=preemptor"}))
-}
-
-// wantInvalidAnnotationOn sets a malformed annotation of a node. The plugin reads it once the load of the node is known.
-func (e environment) wantInvalidAnnotationOn(node, profile string) {
-	e.must(e.AnnotateNode(e.ctx, node, "plimsoll.io/thresholds", "cpu=lots"))
-	e.eventually("a warning event about the annotation", func() bool {
-		e.placeAndDelete(profile, host(node))
-		return len(e.events(metav1.NamespaceDefault, "InvalidThresholds")) > 0
-	})
 }
 
 // wantAdmission creates pods, some of which the policy gives a scheduler. The policy is in force with the first of them.

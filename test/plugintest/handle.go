@@ -11,9 +11,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	clientcache "k8s.io/client-go/tools/cache"
-	cachetesting "k8s.io/client-go/tools/cache/testing"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -29,45 +26,23 @@ type Handle struct {
 	Passes func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool
 	// Activated gets the pods of each call of Activate; it holds a hundred calls.
 	Activated chan map[string]*corev1.Pod
-	// Events gets the text of each Event; it holds a hundred.
-	Events *events.FakeRecorder
 
 	informers informers.SharedInformerFactory
-	nodes     nodeSource
 	snapshot  minor.SharedLister
-}
-
-// nodeSource is what the informer of nodes reads once it is started. It is nil before.
-type nodeSource struct {
-	*cachetesting.FakeControllerSource
 }
 
 // NewHandle returns a handle on a cluster of the given nodes.
 func NewHandle(nodes ...*corev1.Node) *Handle {
 	h := &Handle{
-		Activated: make(chan map[string]*corev1.Pod, 100), Events: events.NewFakeRecorder(100),
+		Activated: make(chan map[string]*corev1.Pod, 100),
 		informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), snapshot: cache.NewSnapshot(nil, nodes),
 	}
-	h.informers.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
-		return clientcache.NewSharedIndexInformer(&h.nodes, &corev1.Node{}, 0, clientcache.Indexers{})
-	})
 	for _, node := range nodes {
 		if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
 			panic(err)
 		}
 	}
 	return h
-}
-
-// WatchNodes starts the informer of nodes, until the test ends, and returns what it reads. It is empty at first.
-func (h *Handle) WatchNodes(t testing.TB) *cachetesting.FakeControllerSource {
-	t.Helper()
-	h.nodes.FakeControllerSource = cachetesting.NewFakeControllerSource()
-	t.Cleanup(h.nodes.Shutdown)
-	informer := h.informers.Core().V1().Nodes().Informer()
-	go informer.RunWithContext(t.Context())
-	clientcache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) // after Shutdown, List would block
-	return h.nodes.FakeControllerSource
 }
 
 // Has adds the pod to the informers.
@@ -101,9 +76,6 @@ func (h *Handle) NextActivated(t testing.TB) map[string]*corev1.Pod {
 
 // Activate implements minor.Handle.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { h.Activated <- pods }
-
-// EventRecorder implements minor.Handle.
-func (h *Handle) EventRecorder() minor.EventRecorder { return h.Events }
 
 // SharedInformerFactory implements minor.Handle.
 func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }

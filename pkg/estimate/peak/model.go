@@ -63,7 +63,6 @@ func NewModel(snapshots *estimate.Snapshots, config Config) *Model {
 	return m
 }
 
-// Config returns the model's configuration.
 func (m *Model) Config() Config { return m.config }
 
 // Load is the model of the means, which estimates pods by their predictions.
@@ -102,7 +101,6 @@ func (m *Model) LatestPods(node, namespace string) NodeSums {
 	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}
 }
 
-// View returns the peaks as the scheduling cycle sees them.
 func (m *Model) View(state fwk.CycleState) *View {
 	prediction := m.predictionBy(m.config.Statistics.forCycle(state))
 	return &View{View: m.load.ViewBy(state, prediction), model: m, prediction: prediction}
@@ -134,7 +132,7 @@ func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) 
 	sums, hasStatistics := derived.seenBy(v.Namespace()), v.HasStatistics()
 	for r := range resources {
 		of := &resources[r]
-		of.set(e[r], &sums[r], &pod[r], deviations)
+		of.Set(e[r], &sums[r], &pod[r], deviations)
 		of.HasStatistics = hasStatistics
 	}
 	return resources
@@ -153,14 +151,9 @@ type Resource struct {
 	HasStatistics bool
 }
 
-// With returns the terms of a node's peak with a pod of the given usage on it.
-func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) (r Resource) {
-	r.set(node, pods, pod, deviations)
-	return r
-}
-
-// set fills r in place. Filter and Score call set for each node; returning a copy would double the time.
-func (r *Resource) set(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) {
+// Set sets the terms of a node's peak with a pod of the given usage on it. Filter and Score call Set for each node. A returned copy
+// would double the time.
+func (r *Resource) Set(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) {
 	r.Node, r.Pods, r.Deviations = node, pods, deviations
 	r.Pod = pod.Within(node.Allocatable)
 	if u := &r.Pod; u.Startup > 0 && node.State == load.Fresh {
@@ -180,7 +173,6 @@ func (r *Resource) Mean() float64 {
 	return r.Node.Mean + r.Pod.Mean
 }
 
-// PodIsLargest reports whether the excess of the pod to place is the largest.
 func (r *Resource) PodIsLargest() bool {
 	return r.Pods.Largest == NoPod || r.Pod.Excess() > r.podsExcess()
 }

@@ -465,7 +465,8 @@ func TestResource_StartupNeedsFreshLoad(t *testing.T) {
 	for state, want := range map[load.State][3]float64{
 		load.Fresh: {2000, 800, 800}, load.Expired: {0, 2000, 1600}, load.Absent: {0, 2000, 1600},
 	} {
-		r := With(&estimate.ResourceEstimate{Base: 8000, Allocatable: 8000, State: state}, pods, pod, 1)
+		var r Resource
+		r.Set(&estimate.ResourceEstimate{Base: 8000, Allocatable: 8000, State: state}, pods, pod, 1)
 		// Of 2,000m at the 95th percentile, the startup takes 1,200m: 800m are left.
 		check.Equal(t, fmt.Sprint(state, ": startups, the pod's p95 and the largest excess"), want,
 			[3]float64{r.Startup(), r.Pod.P95, r.Excess()})

@@ -59,7 +59,6 @@ type podSums struct {
 	predicted []predictedPod
 }
 
-// seenBy returns the sums as a pod of the namespace sees them.
 func (s *podSums) seenBy(namespace string) *NodeSums { return s.viewed.For(namespace, &s.all) }
 
 func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool) {
@@ -91,8 +90,27 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 func (s *podSums) sums(
 	allocatable podusage.Amounts, moment int64, cpu *load.Measurement, withDefault func(position int) bool,
 ) (sums NodeSums) {
-	for r := range sums {
-		sums[r] = s.sumOf(load.Resource(r), allocatable[r], moment, cpu, withDefault)
+	for r := range load.ResourceCount {
+		of, largest := &sums[r], 0.0
+		of.Largest = NoPod
+		for i := range s.predicted {
+			pod := &s.predicted[i]
+			usages := pod.at(moment)
+			if pod.hasDefault(moment) && !withDefault(i) {
+				usages = &pod.other.foreign
+			}
+			usage := usages.at(r)
+			usage = usage.Within(allocatable[r])
+			largest = max(largest, usage.Excess())
+			if r == load.CPU {
+				if startup := pod.startup(moment, cpu, allocatable[r]-usage.Mean); startup > 0 {
+					of.Startup += startup
+					usage.P95 = max(usage.P95-startup, usage.Mean)
+				}
+			}
+			of.add(&usage, int32(i))
+		}
+		of.ExcessOfStartups = float32(largest - of.Excess)
 	}
 	return sums
 }
@@ -219,32 +237,6 @@ func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 	}
 	p.other.startup, p.other.startupSince, p.other.startupEnd = float32(u.Startup.Excess), startupSince, startupEnd
 	return p
-}
-
-// sumOf returns the sums of one resource: see podSums.sums.
-func (s *podSums) sumOf(
-	r load.Resource, allocatable float64, moment int64, cpu *load.Measurement, withDefault func(position int) bool,
-) PodSums {
-	sums, largest := PodSums{Largest: NoPod}, 0.0
-	for i := range s.predicted {
-		pod := &s.predicted[i]
-		usages := pod.at(moment)
-		if pod.hasDefault(moment) && !withDefault(i) {
-			usages = &pod.other.foreign
-		}
-		usage := usages.at(r)
-		usage = usage.Within(allocatable)
-		largest = max(largest, usage.Excess())
-		if r == load.CPU {
-			if startup := pod.startup(moment, cpu, allocatable-usage.Mean); startup > 0 {
-				sums.Startup += startup
-				usage.P95 = max(usage.P95-startup, usage.Mean)
-			}
-		}
-		sums.add(&usage, int32(i))
-	}
-	sums.ExcessOfStartups = float32(largest - sums.Excess)
-	return sums
 }
 
 // steadyAround returns the last change of a pod's usages up to the moment, and the next one after it.

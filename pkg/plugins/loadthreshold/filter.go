@@ -83,19 +83,17 @@ func (pl *LoadThreshold) PreFilter(
 // PreFilterExtensions returns those of the gate. A pod that comes or goes changes the NodeInfo, which Filter reads.
 func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { return pl.Gate }
 
-// Filter rules the node out if it would be above its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	return pl.Gate.Filter(state, node, pl.reason(pl.filterState(state, pod), node))
 }
 
-// refuses reports whether the node would be above its load line with the pod on it.
 func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 	return pl.reason(pl.filterState(state, pod), node) != ""
 }
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) (t Terms) {
 	t.Fraction, t.Pod, t.Deviations = pl.reader.Request().Fraction, s.podUsage, pl.deviations
-	t.LinePercent = pl.lineOf(node.Node())
+	t.LinePercent = pl.lines.lineOf(node.Node())
 	if s.podUsages != nil {
 		t.Predicted = true
 		peaks := pl.nodePeaks(s, node)
@@ -182,14 +180,14 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 		podUsages, hasStatistics = latest.Incoming(pod), latest.Statistics.Len() > 0
 	}
 	return func(node *corev1.Node) bool {
-		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node)}
+		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lines.lineOf(node)}
 		for r, model := range pl.models {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
 				pods := peaks.LatestPods(node.Name, pod.Namespace)
-				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
-				resource.HasStatistics = hasStatistics
+				resource := peak.Resource{HasStatistics: hasStatistics}
+				resource.Set(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				t.Peak[r], t.Predicted = resource.Peak(), true
 			}
 			known := t.Node[r].State == load.Fresh
@@ -201,7 +199,6 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 	}
 }
 
-// PreScore skips scoring unless the thresholds are waived for the pod.
 func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if pl.Waived(state) {
 		return nil
@@ -209,7 +206,6 @@ func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *co
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// Score scores nodes by their utilization with the pod, if the thresholds are waived for it.
 func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.Waived(state) {
 		return config.MinNodeScore, nil
@@ -224,7 +220,6 @@ func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *cor
 	return int64(math.Round(terms.Score())), nil
 }
 
-// ScoreExtensions returns the plugin itself.
 func (pl *LoadThreshold) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the least loaded candidate 100 and the most loaded 0, because all of them are above their lines.

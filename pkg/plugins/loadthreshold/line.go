@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -32,7 +31,6 @@ func lineOf(t config.Thresholds) (l line) {
 	return l
 }
 
-// orElse returns the line, with other's thresholds for resources without one.
 func (l line) orElse(other line) line {
 	for r := range l {
 		l[r] = cmp.Or(l[r], other[r])
@@ -43,17 +41,17 @@ func (l line) orElse(other line) line {
 // maxAnnotationBytes bounds what is parsed: it is far longer than any valid annotation without blanks.
 const maxAnnotationBytes = 256
 
-// parseLine returns the line of an annotation. The error says what is wrong with it, and what is allowed.
-func parseLine(annotation string) (l line, err error) {
+// parseLine returns the line of an annotation, and does not allocate. If the annotation is invalid, the line is empty, and problem
+// says what is wrong with the part wrong.
+func parseLine(annotation string) (l line, wrong, problem string) {
 	if len(annotation) > maxAnnotationBytes {
-		return line{}, fmt.Errorf("it has %d bytes, of at most %d: write thresholds such as cpu=70,memory=85", len(annotation),
-			maxAnnotationBytes)
+		return line{}, annotation, "is too long, with more than 256 bytes: write thresholds such as cpu=70,memory=85"
 	}
 	for entry := range strings.SplitSeq(annotation, ",") {
 		name, value, _ := strings.Cut(entry, "=")
-		percent, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-		if err != nil || percent < 1 || percent > 100 {
-			return line{}, fmt.Errorf("%s is not a threshold such as cpu=70, in percent from 1 to 100", quote(entry))
+		percent := percentOf(strings.TrimPrefix(strings.TrimSpace(value), "+"))
+		if percent == 0 {
+			return line{}, entry, "is not a threshold such as cpu=70, in percent from 1 to 100"
 		}
 		var r load.Resource
 		switch strings.TrimSpace(name) {
@@ -62,17 +60,30 @@ func parseLine(annotation string) (l line, err error) {
 		case load.Memory.String():
 			r = load.Memory
 		default:
-			return line{}, fmt.Errorf("%s names neither cpu nor memory", quote(entry))
+			return line{}, entry, "names neither cpu nor memory"
 		}
 		if l[r] != 0 {
-			return line{}, fmt.Errorf("%s is a second threshold for the same resource: give each resource one", quote(entry))
+			return line{}, entry, "is a second threshold for the same resource: give each resource one"
 		}
 		l[r] = percent
 	}
-	return l, nil
+	return l, "", ""
 }
 
-// quote returns s in quotes, cut to about a hundred bytes: Events have at most 1024.
+// percentOf returns a number from 1 to 100, or 0. An error of strconv would allocate.
+func percentOf(s string) (percent int64) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0
+		}
+		if percent = 10*percent + int64(s[i]-'0'); percent > 100 {
+			return 0
+		}
+	}
+	return percent
+}
+
+// quote returns s in quotes, cut to about a hundred bytes.
 func quote(s string) string {
 	const most = 100
 	kept := ""
@@ -89,57 +100,16 @@ func quote(s string) string {
 	return kept + "..."
 }
 
-// maxParsed bounds the cache of parsed annotations. Few nodes differ.
-const maxParsed = 4096
-
-// annotations caches the lines of nodes' annotations. It is safe for concurrent use.
-type annotations struct {
-	// parsed holds a *parsedLine by annotation, so that each is parsed once; parsedCount is their number. A map by node would be
-	// larger, and slower than parsing.
-	parsed      sync.Map
-	parsedCount atomic.Int64
-	// invalidAnnotations holds the invalid annotation of each node that has its Event, by name of the node.
-	invalidAnnotations sync.Map
-	bounds             bounds
-}
-
-// parsedLine is the line of an annotation, and whether it is valid.
-type parsedLine struct {
-	line  line
-	valid bool
-}
-
-// lookup returns an annotation's line, which is empty if the annotation is invalid.
-func (a *annotations) lookup(annotation string) (l line, valid bool) {
-	if len(annotation) > maxAnnotationBytes {
-		return line{}, false // it takes long to look up
-	}
-	if known, ok := a.parsed.Load(annotation); ok {
-		p := known.(*parsedLine)
-		return p.line, p.valid
-	}
-	l, err := parseLine(annotation)
-	if _, known := a.parsed.LoadOrStore(strings.Clone(annotation), &parsedLine{line: l, valid: err == nil}); !known &&
-		a.parsedCount.Add(1) > maxParsed {
-		a.parsed.Clear() // a node that changes its annotation again and again must not fill the memory
-		a.parsedCount.Store(0)
-	}
-	return l, err == nil
-}
-
-// observe forgets the invalid annotations of deleted and changed nodes, so that the next one gets an Event. It shows the bounds
-// of the nodes' lines, where profile has the lines of nodes without annotation.
-func (a *annotations) observe(nodes cache.SharedIndexInformer, profile *profileLines, shown *descriptor.Counters) error {
+func (b *bounds) observe(nodes cache.SharedIndexInformer, profile *profileLines, shown *descriptor.Counters) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if node, ok := obj.(*corev1.Node); ok {
-				a.bounds.change(line{}, a.of(node, profile), shown)
+				b.change(line{}, profile.lineOf(node), shown)
 			}
 		},
 		UpdateFunc: func(oldObj, newObj any) {
 			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && profile.changed(before, now) {
-				a.invalidAnnotations.CompareAndDelete(now.Name, invalidAnnotation(before.Annotations[Annotation])) // a decision may be ahead
-				a.bounds.change(a.of(before, profile), a.of(now, profile), shown)
+				b.change(profile.lineOf(before), profile.lineOf(now), shown)
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -147,22 +117,11 @@ func (a *annotations) observe(nodes cache.SharedIndexInformer, profile *profileL
 				obj = last.Obj
 			}
 			if node, ok := obj.(*corev1.Node); ok {
-				a.invalidAnnotations.Delete(node.Name)
-				a.bounds.change(a.of(node, profile), line{}, shown)
+				b.change(profile.lineOf(node), line{}, shown)
 			}
 		},
 	})
 	return err
-}
-
-// of returns the node's load line: its annotation, completed by the profile's line.
-func (a *annotations) of(node *corev1.Node, profile *profileLines) line {
-	annotation, ok := node.Annotations[Annotation]
-	if !ok {
-		return profile.of(node)
-	}
-	l, _ := a.lookup(annotation)
-	return l.orElse(profile.of(node))
 }
 
 // profileLines are the load lines by the plugin's arguments: of a pool, or of all other nodes.
@@ -178,52 +137,25 @@ func (p *profileLines) of(node *corev1.Node) line {
 	return p.rest
 }
 
-// changed reports whether the node's annotation or its line by labels changed.
 func (p *profileLines) changed(before, now *corev1.Node) bool {
 	was, had := before.Annotations[Annotation]
 	is, has := now.Annotations[Annotation]
 	return was != is || had != has || p.of(before) != p.of(now)
 }
 
-// lineOf returns the node's load line: its annotation, completed by the profile's thresholds. An invalid annotation has no effect,
-// and gets an Event on the node.
-func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
-	annotation, ok := node.Annotations[Annotation]
-	if !ok {
-		return pl.lines.of(node)
+// lineOf returns the node's load line: its annotation, completed by the profile's thresholds. An invalid annotation has no effect.
+func (p *profileLines) lineOf(node *corev1.Node) line {
+	l := p.of(node)
+	if annotation, ok := node.Annotations[Annotation]; ok {
+		own, _, _ := parseLine(annotation)
+		return own.orElse(l)
 	}
-	parsed, valid := pl.lookup(annotation)
-	if !valid && pl.reportInvalid(node.Name, annotation) {
-		_, err := parseLine(annotation)
-		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling", "%s", unused(annotation, err))
-	}
-	return parsed.orElse(pl.lines.of(node))
+	return l
 }
 
 // unused says why an annotation is not used.
-func unused(annotation string, err error) string {
-	return fmt.Sprintf("Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
-}
-
-// reportInvalid reports whether the node's invalid annotation has no Event yet, and notes that it gets one.
-func (a *annotations) reportInvalid(node, annotation string) bool {
-	kept := invalidAnnotation(annotation)
-	if last, ok := a.invalidAnnotations.Load(node); ok && last == kept {
-		return false
-	}
-	kept.begin = strings.Clone(kept.begin)
-	last, _ := a.invalidAnnotations.Swap(node, kept)
-	return last != kept
-}
-
-// keptAnnotation is the prefix of an invalid annotation, of at most maxAnnotationBytes, and its full length.
-type keptAnnotation struct {
-	begin string
-	bytes int
-}
-
-func invalidAnnotation(annotation string) keptAnnotation {
-	return keptAnnotation{begin: annotation[:min(len(annotation), maxAnnotationBytes)], bytes: len(annotation)}
+func unused(annotation, wrong, problem string) string {
+	return fmt.Sprintf("Annotation %s=%s is not used: %s %s", Annotation, quote(annotation), quote(wrong), problem)
 }
 
 // bounds counts nodes by load line, once for each profile. It is safe for concurrent use.

@@ -115,9 +115,9 @@ func TestLoadLine_BoundsDefaults(t *testing.T) {
 func TestBounds(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	shown := descriptor.NewMetrics(registry.MustRegister).For(Name)
-	var a annotations
+	var counted bounds
 	profile := &profileLines{rest: line{80, 0}}
-	high, low := a.of(node("high", "cpu=90,memory=70"), profile), a.of(node("low", "cpu=60"), profile)
+	high, low := profile.lineOf(node("high", "cpu=90,memory=70")), profile.lineOf(node("low", "cpu=60"))
 	want := func(series string) {
 		t.Helper()
 		text := "# HELP plimsoll_load_line_ratio [ALPHA] Load line of the nodes with the Lowest and the Highest one, as a share of capacity.\n" +
@@ -126,16 +126,16 @@ func TestBounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, l := range []line{a.of(node("plain"), profile), high, low} {
-		a.bounds.change(line{}, l, &shown)
+	for _, l := range []line{profile.lineOf(node("plain")), high, low} {
+		counted.change(line{}, l, &shown)
 	}
 	want(`plimsoll_load_line_ratio{bound="Highest",plugin="LoadThreshold",resource="cpu"} 0.9
 plimsoll_load_line_ratio{bound="Highest",plugin="LoadThreshold",resource="memory"} 0.7
 plimsoll_load_line_ratio{bound="Lowest",plugin="LoadThreshold",resource="cpu"} 0.6
 plimsoll_load_line_ratio{bound="Lowest",plugin="LoadThreshold",resource="memory"} 0.7
 `)
-	a.bounds.change(low, profile.rest, &shown) // its annotation is removed
-	a.bounds.change(high, line{}, &shown)
+	counted.change(low, profile.rest, &shown) // its annotation is removed
+	counted.change(high, line{}, &shown)
 	want(`plimsoll_load_line_ratio{bound="Highest",plugin="LoadThreshold",resource="cpu"} 0.8
 plimsoll_load_line_ratio{bound="Lowest",plugin="LoadThreshold",resource="cpu"} 0.8
 `)
@@ -237,7 +237,7 @@ func TestEventsToRegister_Unreadable(t *testing.T) {
 }
 
 // FuzzAnnotation checks that a node's annotation sets only thresholds that it names, in [1, 100]. Its line can be written as an
-// annotation again. An Event can show its error.
+// annotation again. Its problem fits into a line.
 func FuzzAnnotation(f *testing.F) {
 	for _, seed := range []string{
 		"cpu=70", "cpu=70,memory=85", " memory = +085 , cpu=1 ", "cpu=100,memory=1", "cpu=0", "cpu=101", "cpu=-1", "cpu=70,cpu=70", "cpu", "",
@@ -246,14 +246,14 @@ func FuzzAnnotation(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	const longest = 256
+	const longest = 400
 	f.Fuzz(func(t *testing.T, annotation string) {
-		got, err := parseLine(annotation)
-		if err != nil {
+		got, wrong, problem := parseLine(annotation)
+		if problem != "" {
 			if got != (line{}) {
-				t.Errorf("%q is refused (%v), but states %v", annotation, err, got)
+				t.Errorf("%q is refused (%v), but states %v", annotation, problem, got)
 			}
-			if text := err.Error(); len(text) > longest || !utf8.ValidString(text) {
+			if text := unused(annotation, wrong, problem); len(text) > longest || !utf8.ValidString(text) {
 				t.Errorf("%q is refused by %d bytes of text, want at most %d of UTF-8: %q", annotation, len(text), longest, text)
 			}
 			return
@@ -267,8 +267,8 @@ func FuzzAnnotation(f *testing.F) {
 			}
 		}
 		for _, spelling := range spellings(got) {
-			if again, err := parseLine(spelling); err != nil || again != got {
-				t.Errorf("%q states %v, but %q states %v (%v)", annotation, got, spelling, again, err)
+			if again, _, problem := parseLine(spelling); problem != "" || again != got {
+				t.Errorf("%q states %v, but %q states %v (%v)", annotation, got, spelling, again, problem)
 			}
 		}
 	})

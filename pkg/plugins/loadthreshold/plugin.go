@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
@@ -51,9 +50,6 @@ type LoadThreshold struct {
 	*softlimit.Gate
 	states   *loadscore.Memo[filterState]
 	counters descriptor.Counters
-	events   events.EventRecorder
-
-	*annotations
 }
 
 var (
@@ -72,7 +68,7 @@ var (
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	shared := &annotations{} // by all profiles
+	shared := &bounds{} // by all profiles
 	build := func(ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs) (minor.Plugin, error) {
 		return newPlugin(ctx, args, in, shared)
 	}
@@ -83,7 +79,7 @@ func Describe() descriptor.Descriptor {
 }
 
 func newPlugin(
-	ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs, shared *annotations,
+	ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs, shared *bounds,
 ) (minor.Plugin, error) {
 	exemptions, err := newExemptions(args, in.Handle)
 	if err != nil {
@@ -92,7 +88,7 @@ func newPlugin(
 	pl := &LoadThreshold{
 		reader: in.Reader, lines: &profileLines{args.NodeThresholds, lineOf(args.Thresholds)},
 		missingLoad: args.MissingLoad, exemptions: exemptions,
-		states: loadscore.NewMemo[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: shared,
+		states: loadscore.NewMemo[filterState](Name), counters: in.Counters,
 	}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:
@@ -103,7 +99,7 @@ func newPlugin(
 	for r := range load.ResourceCount {
 		pl.reasons[r], pl.models[r], pl.peaks[r] = reasonsOf(r), pl.reader.Model(r), pl.reader.Peak(r)
 	}
-	if err := pl.observe(in.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.lines, &pl.counters); err != nil {
+	if err := shared.observe(in.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.lines, &pl.counters); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
@@ -222,17 +218,15 @@ func newExemptions(args *config.LoadThresholdArgs, handle minor.Handle) (exempti
 	return e, nil
 }
 
-// cover reports whether the pod is exempt.
 func (e *exemptions) cover(pod *corev1.Pod) bool {
-	return e.daemonSets && isDaemonSetPod(pod) || slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) ||
-		e.pods.Matches(labels.Set(pod.Labels)) || e.coverNamespace(pod.Namespace)
-}
-
-func (e *exemptions) coverNamespace(name string) bool {
+	if e.daemonSets && isDaemonSetPod(pod) || slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) ||
+		e.pods.Matches(labels.Set(pod.Labels)) {
+		return true
+	}
 	if e.namespaces == nil {
 		return false
 	}
-	namespace, err := e.namespaceLister.Get(name)
+	namespace, err := e.namespaceLister.Get(pod.Namespace)
 	return err == nil && e.namespaces.Matches(labels.Set(namespace.Labels))
 }
 

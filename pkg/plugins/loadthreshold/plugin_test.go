@@ -1,7 +1,6 @@
 package loadthreshold
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"reflect"
@@ -10,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -40,9 +37,6 @@ type (
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
-
-// patience is the deadline for what a test waits for.
-const patience = 5 * time.Minute
 
 // loads are the nodes' loads over the default window.
 type loads = map[string]load.NodeLoad
@@ -79,17 +73,16 @@ func nothing() *corev1.Pod { return podOf("0", "0") }
 // fixture is a plugin on a cluster of known load.
 type fixture struct {
 	*LoadThreshold
-	descriptor descriptor.Descriptor
-	handle     *plugintest.Handle
-	loads      *plugintest.Loads
+	handle *plugintest.Handle
+	loads  *plugintest.Loads
 }
 
 func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *fixture {
 	t.Helper()
 	ctx := t.Context()
-	b := &fixture{descriptor: Describe(), handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
+	b := &fixture{handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
 	b.loads.Measure(known, nil)
-	plugin := check.Value(b.descriptor.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps()))(t)
+	plugin := check.Value(Describe().New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps()))(t)
 	b.LoadThreshold = plugin.(*LoadThreshold)
 	b.handle.Passes = func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 		return b.Filter(ctx, state, pod, node).IsSuccess()
@@ -416,12 +409,11 @@ func TestAnnotation_Overrides(t *testing.T) {
 		t.Run(fmt.Sprint(tc.annotation, " at ", tc.cpu, " and ", tc.memory), func(t *testing.T) {
 			b := build(t, "", loads{"n": both(tc.cpu, tc.memory)})
 			check.Equal(t, "reason", tc.want, b.reasonOf(t, nothing(), infoOf(node("n", tc.annotation))))
-			check.Equal(t, "Events", 0, len(b.handle.Events.Events))
 		})
 	}
 }
 
-// An invalid annotation gets an Event, and the profile's thresholds.
+// An invalid annotation has no effect, and the load line says why. The text fits into a line.
 func TestAnnotation_Invalid(t *testing.T) {
 	messages := map[string]string{
 		"":                   `"" is not a threshold such as cpu=70, in percent from 1 to 100`,
@@ -440,144 +432,40 @@ func TestAnnotation_Invalid(t *testing.T) {
 		"cpu=70,cpu=90":      `"cpu=90" is a second threshold for the same resource: give each resource one`,
 		"memory=1, memory=1": `" memory=1" is a second threshold for the same resource`,
 	}
+	const wrong = `"... is not a threshold such as cpu=70, in percent from 1 to 100`
+	const tooLong = `"... is too long, with more than 256 bytes: write thresholds`
+	for _, long := range []string{strings.Repeat("cpu:70;", 36), strings.Repeat("\u6c34", 85), strings.Repeat("\U000e0001", 64), "cpu=70," + strings.Repeat("x", 249)} {
+		messages[long] = wrong
+	}
+	for _, tooMuch := range []string{"cpu=70," + strings.Repeat("x", 250), strings.Repeat("\U000e0001", 60_000)} {
+		messages[tooMuch] = tooLong
+	}
 	for annotation, message := range messages {
-		t.Run(annotation, func(t *testing.T) {
-			b := build(t, "", loads{"n": both(0.79, 0)})
-			for range 2 {
-				check.Equal(t, "ruled out, want the profile's 80%", "", b.reasonOf(t, nothing(), infoOf(node("n", annotation))))
+		t.Run(fmt.Sprintf("%.40q", annotation), func(t *testing.T) {
+			b, n := build(t, "", loads{"n": both(0.79, 0)}), node("n", annotation)
+			check.Equal(t, "ruled out, want the profile's 80%", "", b.reasonOf(t, nothing(), infoOf(n)))
+			got := b.LoadLine(framework.NewCycleState(), infoOf(n)).AnnotationProblem
+			if !strings.HasPrefix(got, "Annotation plimsoll.io/thresholds=\"") || !strings.Contains(got, message) || len(got) > 400 {
+				t.Errorf("%d bytes: %s\nwant %s", len(got), got, message)
 			}
-			b.wantEvent(t, node("n", annotation), message)
-			check.Equal(t, "further Events", 0, len(b.handle.Events.Events))
 		})
 	}
 }
 
-// wantEvent decides on the node until there is an Event, which has to be on its annotation and say message.
-func (b *fixture) wantEvent(t *testing.T, n *corev1.Node, message string) {
-	t.Helper()
-	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", n.Annotations[Annotation],
-		message)
-	if got := b.nextEvent(t, n); !strings.HasPrefix(got, want) {
-		t.Errorf("Event %q\nwant  %q", got, want)
-	}
-}
-
-// nextEvent decides on the node until there is an Event.
-func (b *fixture) nextEvent(t *testing.T, n *corev1.Node) string {
-	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		b.reasonOf(t, nothing(), infoOf(n))
-		select {
-		case got := <-b.handle.Events.Events:
-			return got
-		case <-time.After(time.Millisecond):
-		}
-	}
-	t.Fatal("no Event")
-	return ""
-}
-
-// An invalid annotation gets one Event from all profiles of a scheduler together. A scheduler that does not decide creates none.
-func TestAnnotation_OneEvent(t *testing.T) {
-	bad := node("n", "wrong")
-	b := build(t, "", loads{"other": both(0.1, 0.1)})
-	other := check.Value(b.descriptor.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps()))(t)
-	b.handle.WatchNodes(t).Add(bad.DeepCopy())
-	check.Require(t, "Events before any decision", 0, len(b.handle.Events.Events))
-	for range 2 {
-		for _, pl := range []minor.Plugin{b.LoadThreshold, other} {
-			pl.(minor.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), nothing(), infoOf(bad))
-		}
-	}
-	check.Equal(t, "Events", 1, len(b.handle.Events.Events))
-}
-
-// An annotation is parsed once, also if it is invalid.
-func TestAnnotation_ParsedOnce(t *testing.T) {
+// Reading an annotation does not allocate, also if it is invalid.
+func TestAnnotation_Allocations(t *testing.T) {
 	for name, annotation := range map[string]string{
 		"valid": "cpu=70,memory=85", "of another spelling": " memory = 85 , cpu = 70 ", "invalid": strings.Repeat("x", 200), "too long": strings.Repeat("x", 250<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := build(t, "", loads{"n": both(0.1, 0.1)})
 			n := node("n", annotation)
-			b.lineOf(n)
-			if allocated := testing.AllocsPerRun(100, func() { b.lineOf(n) }); allocated > 0 {
+			b.lines.lineOf(n)
+			if allocated := testing.AllocsPerRun(100, func() { b.lines.lineOf(n) }); allocated > 0 {
 				t.Errorf("%v allocations, want none", allocated)
 			}
 		})
 	}
-}
-
-func TestAnnotations_Bounded(t *testing.T) {
-	var a annotations
-	for i := range 3 * maxParsed {
-		a.lookup(fmt.Sprint("cpu=70,wrong=", i))
-		a.lookup("cpu=70")
-	}
-	kept := 0
-	a.parsed.Range(func(any, any) bool { kept++; return true })
-	if kept > maxParsed {
-		t.Errorf("%d annotations are kept, want at most %d", kept, maxParsed)
-	}
-	if got, valid := a.lookup("cpu=70"); !valid || got != (line{load.CPU: 70}) {
-		t.Errorf("cpu=70 states %v (valid %t)", got, valid)
-	}
-}
-
-// An Event is not longer than the API accepts.
-func TestAnnotation_EventLength(t *testing.T) {
-	const most = 1024 // of core/v1's validation of Events
-	const wrong, tooLong = "is not a threshold such as cpu=70, in percent from 1 to 100", "bytes, of at most 256: write thresholds such as cpu=70,memory=85"
-	for name, tc := range map[string]struct{ annotation, want string }{
-		"long":                        {strings.Repeat("cpu:70;", 36), wrong},
-		"long, of wide letters":       {strings.Repeat("\u6c34", 85), wrong},
-		"long, of what is not shown":  {strings.Repeat("\U000e0001", 64), wrong},
-		"a long entry after good one": {"cpu=70," + strings.Repeat("x", 249), wrong},
-		"too long":                    {"cpu=70," + strings.Repeat("x", 250), tooLong},
-		"far too long":                {strings.Repeat("\U000e0001", 60_000), tooLong},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := build(t, "", loads{"n": both(0.1, 0.1)})
-			got := strings.TrimPrefix(b.nextEvent(t, node("n", tc.annotation)), "Warning InvalidThresholds ")
-			if len(got) > most {
-				t.Errorf("%d bytes: %s", len(got), got)
-			}
-			if !strings.Contains(got, "...") || !strings.HasSuffix(got, tc.want) {
-				t.Errorf("does not say what is wrong: %s", got)
-			}
-		})
-	}
-}
-
-// An invalid annotation gets an Event when it is new, and not when something else of the node changes.
-func TestAnnotation_EventWhenNew(t *testing.T) {
-	first, second, mended := node("n", "first"), node("n", "second"), node("n", "cpu=70")
-	b := build(t, "", loads{"n": both(0.1, 0.1)})
-	watched, lister := b.handle.WatchNodes(t), b.handle.SharedInformerFactory().Core().V1().Nodes().Lister()
-	modify := func(n *corev1.Node) {
-		t.Helper()
-		watched.Modify(n.DeepCopy())
-		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
-			seen, err := lister.Get(n.Name)
-			return err == nil && cmp.Equal(n.Annotations, seen.Annotations) && cmp.Equal(n.Labels, seen.Labels), nil
-		})
-		if err != nil {
-			t.Fatalf("the informer does not see %v: %v", n, err)
-		}
-	}
-	modify(first)
-	b.wantEvent(t, first, "")
-	heartbeat := first.DeepCopy()
-	heartbeat.Labels = map[string]string{"beat": "1"}
-	modify(heartbeat)
-	b.reasonOf(t, nothing(), infoOf(heartbeat))
-	modify(second)
-	b.wantEvent(t, second, "") // and no further one on the first
-	modify(mended)
-	modify(second)
-	b.wantEvent(t, second, "") // it was fixed in the meantime
-	watched.Delete(second.DeepCopy())
-	b.wantEvent(t, second, "") // it is another node of that name
 }
 
 func TestFilter_MissingLoad(t *testing.T) {

@@ -73,7 +73,6 @@ func (t Terms) Score() float64 {
 	return min(scarcer, maxUtilization) / scoreUnit
 }
 
-// List implements explain.Terms. A resource without a load line has no terms.
 func (t Terms) List() (terms []explain.Term) {
 	for r, line := range t.LinePercent {
 		if r := load.Resource(r); line > 0 {
@@ -90,7 +89,6 @@ func (t Terms) List() (terms []explain.Term) {
 	return terms
 }
 
-// Limits implements explain.Limiter: the load lines of the node.
 func (t Terms) Limits() (limits []explain.Limit) {
 	for r := range load.ResourceCount {
 		line := t.LinePercent[r]
@@ -135,7 +133,6 @@ func (t Terms) measured(r load.Resource) []explain.Term {
 	return terms
 }
 
-// Explain returns the node's Terms.
 func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
@@ -161,9 +158,9 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	l := explain.LoadLine{Node: t.Node, Annotation: Annotation, Pool: config.PoolOf(pl.lines.pools, node.Node().Labels) + 1}
 	var own line
 	if annotation, ok := node.Node().Annotations[Annotation]; ok {
-		var err error
-		if own, err = parseLine(annotation); err != nil {
-			l.AnnotationProblem = unused(annotation, err)
+		var wrong, problem string
+		if own, wrong, problem = parseLine(annotation); problem != "" {
+			l.AnnotationProblem = unused(annotation, wrong, problem)
 		}
 	}
 	for r := range load.ResourceCount {
@@ -175,7 +172,6 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	return l
 }
 
-// ExplainPodUsage implements explain.UsageExplainer for the resources with a threshold.
 func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.ExpectedUsage) {
 	s := pl.filterState(state, pod)
 	explanations := s.views[load.CPU].Estimator().Explain(pod)
