@@ -179,7 +179,6 @@ type namespaceDefault struct {
 	amounts   podusage.Amounts
 }
 
-// Add adds amounts of a pod.
 func (d *Defaults) Add(namespace string, amounts podusage.Amounts) {
 	i := slices.IndexFunc(*d, func(of namespaceDefault) bool { return of.namespace == namespace })
 	if i < 0 {

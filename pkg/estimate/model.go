@@ -54,13 +54,10 @@ func NewModel(snapshots *Snapshots, config Config) *Model {
 	return m
 }
 
-// Snapshots are what the model reads.
 func (m *Model) Snapshots() *Snapshots { return m.snapshots }
 
-// Config returns the model's configuration.
 func (m *Model) Config() Config { return m.config }
 
-// View returns the load in the cycle's snapshot.
 func (m *Model) View(state fwk.CycleState) *View {
 	return m.ViewBy(state, m.config.Estimators.ForCycle(state))
 }
@@ -142,7 +139,6 @@ func (v *View) Resource(node fwk.NodeInfo, r load.Resource) ResourceEstimate {
 	return v.resource(v.node(node), node, r)
 }
 
-// Estimator is the cycle's estimator of pods.
 func (v *View) Estimator() podusage.Estimator { return v.cache.key.estimator }
 
 // node returns the node's estimate, fresh or expired; nil if the node was never measured.
@@ -254,7 +250,6 @@ type pinnedSnapshot struct {
 // NewSnapshots returns the snapshots that p publishes.
 func NewSnapshots(p *load.Publisher) *Snapshots { return &Snapshots{publisher: p} }
 
-// Publisher returns the publisher of the snapshots.
 func (s *Snapshots) Publisher() *load.Publisher { return s.publisher }
 
 // ForCycle returns the cycle's snapshot: the latest at the first call, and the same at further calls.
@@ -326,7 +321,6 @@ type pinned[T any] struct {
 	value *T
 }
 
-// Get returns the value pinned for the cycle, or nil.
 func (p *Pin[T]) Get(state fwk.CycleState) *T {
 	if current := p.latest.Load(); current != nil && current.state == state {
 		return current.value

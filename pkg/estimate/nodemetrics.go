@@ -25,7 +25,6 @@ func NewNodeMetrics(snapshots *Snapshots, maxAge time.Duration, c clock.PassiveC
 	return &NodeMetrics{snapshots: snapshots, maxAge: maxAge, clock: c}
 }
 
-// View returns the metrics in the cycle's snapshot.
 func (m *NodeMetrics) View(state fwk.CycleState) NodeMetricsView {
 	v := m.view(m.snapshots.forCycle(state))
 	v.ignoreGeneration = minor.IsPodGroupCycle(state)
@@ -39,7 +38,6 @@ func (m *NodeMetrics) view(snapshot *pinnedSnapshot) NodeMetricsView {
 	return NodeMetricsView{snapshot: snapshot, oldest: m.clock.Now().Add(-m.maxAge).UnixNano()}
 }
 
-// Snapshots are what the metrics are read from.
 func (m *NodeMetrics) Snapshots() *Snapshots { return m.snapshots }
 
 // NodeMetricsView is the node metrics at one moment. It is safe for concurrent use.
@@ -62,7 +60,6 @@ func (v NodeMetricsView) Row(node fwk.NodeInfo) int {
 	return NoRow
 }
 
-// RowOf returns the row of the named node.
 func (v NodeMetricsView) RowOf(node string) int {
 	if row, ok := v.snapshot.Index().Row(node); ok {
 		return row
@@ -70,7 +67,6 @@ func (v NodeMetricsView) RowOf(node string) int {
 	return NoRow
 }
 
-// Values returns the values of one metric, by its PromQL expression.
 func (v NodeMetricsView) Values(expression string) MetricValues {
 	return MetricValues{column: v.snapshot.Metric(expression), oldest: v.oldest}
 }
@@ -81,7 +77,6 @@ type MetricValues struct {
 	oldest int64
 }
 
-// Any reports whether some node has a trusted value.
 func (v MetricValues) Any() bool { return v.column.Newest() != 0 && v.column.Newest() >= v.oldest }
 
 // Range returns the lowest and the highest value, expired ones included, and whether there are any.

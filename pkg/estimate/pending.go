@@ -297,7 +297,6 @@ func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resou
 	return max(usage, whole), pending + max(whole-usage, 0)*uncovered, min(byDefault, max(whole-usage, 0)) * uncovered
 }
 
-// pending is the uncovered usage of one resource.
 func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatable float64) float64 {
 	if !m.Known {
 		return 0

@@ -153,7 +153,7 @@ func TestBySpec_FromSpecMemory(t *testing.T) {
 		}, math.Inf(1), 8192, 0},
 	} {
 		pod := &corev1.Pod{Spec: tc.spec}
-		if usage, unset := e.FromSpec(pod, pod, load.Memory, tc.ratio); usage != tc.usage || unset != tc.unset {
+		if usage, unset := e.FromSpec(pod, pod, load.Memory, tc.ratio, nil); usage != tc.usage || unset != tc.unset {
 			t.Errorf("%s: %v bytes and %v unset containers, want %v and %v", tc.name, usage, unset, tc.usage, tc.unset)
 		}
 	}

@@ -48,7 +48,7 @@ type BySpec struct {
 
 // Estimate implements Estimator: FromSpec, plus the default for each container without limit and request. It does not allocate.
 func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
-	usage, unset := e.FromSpec(pod, pod, load.CPU, math.Inf(1))
+	usage, unset := e.FromSpec(pod, pod, load.CPU, math.Inf(1), nil)
 	return Amounts{load.CPU: usage + unset*e.DefaultCPUMillis}
 }
 
@@ -64,7 +64,7 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
 	if !ok {
 		return Amounts{}, Amounts{}
 	}
-	fromSpec, unset := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio)
+	fromSpec, unset := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio, nil)
 	byDefault[load.CPU] = min(unset, 1) * e.DefaultCPUMillis
 	usage[load.CPU] = fromSpec + byDefault[load.CPU]
 	return usage, byDefault
@@ -80,16 +80,9 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
 //   - The spec counts, not the status: a resize in progress is expected to succeed. See WithoutInfeasibleResize.
 //   - A limit counts up to maxRatio times the request beside it.
 //
-// FromSpec does not allocate.
-func (e BySpec) FromSpec(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, unset float64) {
-	return e.explainedFromSpec(pod, starting, r, maxRatio, nil)
-}
-
-// explainedFromSpec is FromSpec, and records the summands in parts unless parts is nil. Containers without limit and request
-// have an amount of 0.
-func (e BySpec) explainedFromSpec(
-	pod, starting *corev1.Pod, r load.Resource, maxRatio float64, parts *[]Part,
-) (usage, unset float64) {
+// FromSpec records the summands in parts, where containers without limit and request have an amount of 0. It does not allocate if
+// parts is nil.
+func (e BySpec) FromSpec(pod, starting *corev1.Pod, r load.Resource, maxRatio float64, parts *[]Part) (usage, unset float64) {
 	usage, unset = e.containers(&starting.Spec, r, maxRatio, parts)
 	if whole, by := e.podLevel(&pod.Spec, r, maxRatio); by != byNothing {
 		if starting == pod || unset > 0 {
@@ -115,28 +108,25 @@ func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64
 }
 
 func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64, parts *[]Part) (usage, unset float64) {
+	add := func(c *corev1.Container) {
+		amount, by := e.fromResources(&c.Resources, r, maxRatio)
+		if parts != nil {
+			*parts = append(*parts, Part{Amount: amount, Basis: e.basis(by, "container "+c.Name), unset: by == byNothing})
+		}
+		if by == byNothing {
+			unset++
+		}
+		usage += amount
+	}
 	for i := range spec.Containers {
-		usage, unset = e.add(&spec.Containers[i], r, maxRatio, usage, unset, parts)
+		add(&spec.Containers[i])
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			usage, unset = e.add(c, r, maxRatio, usage, unset, parts)
+			add(c)
 		}
 	}
 	return usage, unset
-}
-
-func (e BySpec) add(
-	c *corev1.Container, r load.Resource, maxRatio, usage, unset float64, parts *[]Part,
-) (newUsage, newUnset float64) {
-	amount, by := e.fromResources(&c.Resources, r, maxRatio)
-	if parts != nil {
-		*parts = append(*parts, Part{Amount: amount, Basis: e.basis(by, "container "+c.Name), unset: by == byNothing})
-	}
-	if by == byNothing {
-		unset++
-	}
-	return usage + amount, unset
 }
 
 type basis int
@@ -483,7 +473,7 @@ func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
 // Parts returns the summands of FromSpec. A container with neither limit nor request counts defaultAmount, in milliCPU or bytes.
 func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, defaultAmount float64) []Part {
 	var parts []Part
-	e.explainedFromSpec(pod, pod, r, math.Inf(1), &parts)
+	e.FromSpec(pod, pod, r, math.Inf(1), &parts)
 	for i := range parts {
 		if parts[i].unset {
 			parts[i].Amount = defaultAmount

@@ -34,7 +34,6 @@ func NewSource(p *load.Publisher, c clock.PassiveClock) *Source {
 	return &Source{snapshots: estimate.NewSnapshots(p), clock: c, statistics: map[*learned.Publisher]*peak.CycleStatistics{}}
 }
 
-// Snapshots returns the snapshots of the publisher.
 func (s *Source) Snapshots() *estimate.Snapshots { return s.snapshots }
 
 // Reader returns a reader of the source. statistics are those of workloads; they may be nil unless request.Peak is set.
@@ -44,13 +43,15 @@ func (s *Source) Reader(request Request, statistics *learned.Publisher) *Reader 
 		r.metrics = estimate.NewNodeMetrics(s.snapshots, request.Spec.MaxAge.Duration, s.clock)
 		return r
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for resource, window := range request.Windows {
 		if request.Peak != nil {
 			r.peaks[resource] = s.peak(&request, window, statistics)
 			r.models[resource] = r.peaks[resource].Load()
 			continue
 		}
-		r.models[resource] = s.model(estimate.Config{
+		r.models[resource] = shared(s, &s.models, estimate.NewModel, estimate.Config{
 			Window: window, Fraction: request.Fraction, Trust: request.Trust(),
 			Estimators: estimate.Fixed{Estimator: request.Estimator}, Clock: s.clock,
 		})
@@ -58,43 +59,31 @@ func (s *Source) Reader(request Request, statistics *learned.Publisher) *Reader 
 	return r
 }
 
-// model returns the source's model for the config. Readers with the same config share one, with what it caches of each node.
-func (s *Source) model(config estimate.Config) *estimate.Model {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.models {
+// shared returns the source's model for the config. Readers with the same config share one, with what it caches of each node.
+func shared[M interface{ Config() C }, C comparable](s *Source, models *[]M, build func(*estimate.Snapshots, C) M, config C) M {
+	for _, m := range *models {
 		if m.Config() == config {
 			return m
 		}
 	}
-	m := estimate.NewModel(s.snapshots, config)
-	s.models = append(s.models, m)
+	m := build(s.snapshots, config)
+	*models = append(*models, m)
 	return m
 }
 
 // peak returns the source's model for the request's peaks over the window. p publishes the statistics of workloads.
 func (s *Source) peak(request *Request, window time.Duration, p *learned.Publisher) *peak.Model {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.statistics[p] == nil {
 		s.statistics[p] = peak.NewCycleStatistics(p)
 	}
-	config := peak.Config{
+	return shared(s, &s.peaks, peak.NewModel, peak.Config{
 		Window: window, Trust: request.Trust(), Clock: s.clock, Statistics: s.statistics[p],
 		Predictor: learned.Predictor{
 			WorkloadLabel: request.Peak.WorkloadLabel, MinHistory: request.Peak.MinHistory.Duration,
 			Multiplier: request.Peak.Unknown.RequestMultiplier, Default: podusage.AmountsOf(request.Peak.Unknown.Default),
 			MaxRequestRatio: request.Peak.MaxLimitRequestRatio,
 		},
-	}
-	for _, m := range s.peaks {
-		if m.Config() == config {
-			return m
-		}
-	}
-	m := peak.NewModel(s.snapshots, config)
-	s.peaks = append(s.peaks, m)
-	return m
+	})
 }
 
 // Reader reads what a Request asks of a source. It is safe for concurrent use.
@@ -107,13 +96,11 @@ type Reader struct {
 	metrics   *estimate.NodeMetrics
 }
 
-// Request returns the reader's request.
 func (r *Reader) Request() *Request { return &r.request }
 
 // Clock tells the age of measurements.
 func (r *Reader) Clock() clock.PassiveClock { return r.clock }
 
-// Snapshots returns the snapshots that the reader reads.
 func (r *Reader) Snapshots() *estimate.Snapshots { return r.snapshots }
 
 // Model returns the model of a resource's load over its window; nil if the request is for node metrics. Equal windows have the
@@ -225,7 +212,6 @@ func (r *Request) Statistic(of load.Resource) load.Quantile {
 	return load.Quantile{Window: r.Windows[of], Fraction: r.Fraction}
 }
 
-// Trust says how long a measurement is trusted.
 func (r *Request) Trust() load.Trust {
 	return load.Trust{
 		RefreshInterval: r.Spec.RefreshInterval.Duration, MaxAge: r.Spec.MaxAge.Duration, DriftTolerance: r.Spec.DriftTolerance,

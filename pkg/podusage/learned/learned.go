@@ -81,7 +81,7 @@ type ClusterUsage struct {
 
 // entry holds the Moments of one workload, in float32 to halve their size: there may be many.
 type entry struct {
-	resources [load.ResourceCount]struct{ podSeconds, mean, variance, within float32 }
+	resources [load.ResourceCount]MomentsRecord
 	seen      uint32
 	// rank decides between workloads of equal PodTime: a hash of the name that is the same at each start.
 	rank uint32
@@ -90,10 +90,8 @@ type entry struct {
 // At is the moment of the newest observation; zero if there is none.
 func (s *Statistics) At() time.Time { return s.at }
 
-// Len is the number of workloads that are known.
 func (s *Statistics) Len() int { return len(s.workloads) }
 
-// Cluster returns the averages over all pods of the cluster.
 func (s *Statistics) Cluster() ClusterUsage { return s.cluster }
 
 // Lookup returns the statistics of one pod of the workload, by load.Resource. Unobserved resources have a PodTime of 0.
@@ -124,7 +122,7 @@ func (s *Statistics) lookup(w Workload) (moments [load.ResourceCount]Moments, st
 func (e *entry) moments(r load.Resource) Moments {
 	from := &e.resources[r]
 	return Moments{
-		PodTime: podTime(from.podSeconds), Mean: float64(from.mean), Variance: float64(from.variance), Within: float64(from.within),
+		PodTime: podTime(from.PodSeconds), Mean: float64(from.Mean), Variance: float64(from.Variance), Within: float64(from.Within),
 	}
 }
 
@@ -155,7 +153,7 @@ func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Co
 	}
 	for hash, e := range s.workloads {
 		for r := range e.resources {
-			e.resources[r].podSeconds *= float32(decay)
+			e.resources[r].PodSeconds *= float32(decay)
 		}
 		next.workloads[hash] = e
 	}
@@ -205,17 +203,17 @@ func (o *Observation) valid() bool {
 func (e *entry) add(o *Observation, weight float64) {
 	into := &e.resources[o.Resource]
 	added := o.Pods * o.Span.Seconds() * weight
-	total := float64(into.podSeconds) + added
+	total := float64(into.PodSeconds) + added
 	if total <= 0 {
 		return
 	}
 	mean := o.Sum / o.Pods
 	variance := max(o.SumSquares/o.Pods-mean*mean, 0)
-	difference, share := mean-float64(into.mean), added/total
-	into.variance = combined(into.variance, variance, difference, share)
-	into.within = float32(float64(into.within)*(1-share) + o.Within/o.Pods*share)
-	into.mean = float32(float64(into.mean) + difference*share)
-	into.podSeconds = float32(total)
+	difference, share := mean-float64(into.Mean), added/total
+	into.Variance = combined(into.Variance, variance, difference, share)
+	into.Within = float32(float64(into.Within)*(1-share) + o.Within/o.Pods*share)
+	into.Mean = float32(float64(into.Mean) + difference*share)
+	into.PodSeconds = float32(total)
 	e.seen = max(e.seen, uint32(o.At.Unix()))
 }
 
@@ -254,7 +252,7 @@ func (s *Statistics) forget(c Config) {
 
 func (e entry) podSeconds() (most float32) {
 	for i := range e.resources {
-		most = max(most, e.resources[i].podSeconds)
+		most = max(most, e.resources[i].PodSeconds)
 	}
 	return most
 }
@@ -271,7 +269,6 @@ func NewPublisher() *Publisher {
 	return p
 }
 
-// Latest returns the Statistics published last.
 func (p *Publisher) Latest() *Statistics { return p.latest.Load() }
 
 // Publish makes s the Statistics of all decisions that begin from now on.

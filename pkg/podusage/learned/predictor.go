@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// ownPeaks multiplies a pod's own observed peak in bound, because a pod that was observed for a short time may not have shown its
-// peak yet.
+// ownPeaks times its own observed peak is what a pod on a node counts, even beyond its claim. A pod that was observed for a short
+// time may not have shown its peak yet.
 const ownPeaks = 2
 
 // deviationsToP95 is the 95th percentile of the normal distribution, in standard deviations above the mean.
@@ -52,22 +52,6 @@ func (u *Usage) Within(allocatable float64) Usage {
 // Usages are the predicted usages of all resources of a pod, by load.Resource.
 type Usages [load.ResourceCount]Usage
 
-// Means are the means of all resources.
-func (u *Usages) Means() (a podusage.Amounts) {
-	for r := range u {
-		a[r] = u[r].Mean
-	}
-	return a
-}
-
-// Beyond returns by how much the means exceed those of v.
-func (u *Usages) Beyond(v *Usages) (a podusage.Amounts) {
-	for r := range u {
-		a[r] = max(u[r].Mean-v[r].Mean, 0)
-	}
-	return a
-}
-
 // Predictor holds the parameters of a Prediction. Pods with too little history are predicted by their spec:
 //
 //   - P95 is the sum over the containers of the limit, else the request times Multiplier, else Default.
@@ -90,7 +74,6 @@ type Predictor struct {
 
 var _ podusage.Estimator = &Prediction{}
 
-// At returns the prediction by the statistics.
 func (p Predictor) At(s *Statistics) *Prediction { return &Prediction{Predictor: p, Statistics: s} }
 
 // Prediction is a Predictor by the statistics of one Statistics. It is immutable, and safe for concurrent use.
@@ -101,12 +84,16 @@ type Prediction struct {
 
 func (p *Prediction) Estimate(pod *corev1.Pod) podusage.Amounts {
 	usages := p.Incoming(pod)
-	return usages.Means()
+	return podusage.Amounts{load.CPU: usages[load.CPU].Mean, load.Memory: usages[load.Memory].Mean}
 }
 
 func (p *Prediction) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Amounts) {
 	u := p.OnNode(pod)
-	return u.Starting.Means(), u.Starting.Beyond(&u.Foreign)
+	for r := range usage {
+		usage[r] = u.Starting[r].Mean
+		byDefault[r] = max(usage[r]-u.Foreign[r].Mean, 0)
+	}
+	return usage, byDefault
 }
 
 // Incoming predicts the usages of the pod to place.
@@ -127,7 +114,7 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Br
 // OnNode are the usages of a pod on a node.
 type OnNode struct {
 	// Starting counts while the pod starts, for pods of its own namespace. Foreign counts in its place for pods of other namespaces.
-	// Steady counts for all pods afterwards. Statistics in Foreign and Steady are bounded: see bound.
+	// Steady counts for all pods afterwards. Statistics in Foreign and Steady are capped at the claim, or at ownPeaks.
 	Starting, Foreign, Steady Usages
 	// Startup is the CPU usage beyond the mean while the pod starts. The author of the pod decides how its startup looks, so Startup
 	// is capped at the claim.
@@ -181,7 +168,10 @@ func (p *Prediction) predict(
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
 			u.Steady[r] = u.Starting[r]
-			p.bound(&u.Steady[r], pod, starting, r, own[r], maxRatio)
+			if !math.IsInf(maxRatio, 1) {
+				// Otherwise one busy pod would let all idle pods of its workload repel the pods of others.
+				u.Steady[r] = u.Steady[r].Within(max(p.claim(pod, starting, r), ownPeaks*own[r]))
+			}
 			u.Foreign[r] = u.Steady[r]
 			if x != nil {
 				x[r] = explainKnown(h.workload, m, &u.Starting[r])
@@ -191,7 +181,7 @@ func (p *Prediction) predict(
 		if requests == nil {
 			requests = new(podusage.PendingRequest(pod))
 		}
-		peak, unset := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
+		peak, unset := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio, nil)
 		if !math.IsInf(maxRatio, 1) {
 			unset = min(unset, 1)
 		}
@@ -208,16 +198,8 @@ func (p *Prediction) predict(
 
 // claim is the most that a pod counts by statistics of other pods: its limit, up to MaxRequestRatio times its request.
 func (p *Prediction) claim(pod, starting *corev1.Pod, r load.Resource) float64 {
-	claim, _ := podusage.BySpec{Multiplier: p.MaxRequestRatio}.FromSpec(pod, starting, r, p.MaxRequestRatio)
+	claim, _ := podusage.BySpec{Multiplier: p.MaxRequestRatio}.FromSpec(pod, starting, r, p.MaxRequestRatio, nil)
 	return claim
-}
-
-// bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak, whichever is more.
-// Otherwise one busy pod would let all idle pods of its workload repel the pods of others. An infinite maxRatio caps nothing.
-func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, ownPeak, maxRatio float64) {
-	if !math.IsInf(maxRatio, 1) {
-		*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*ownPeak))
-	}
 }
 
 func known(m *Moments, limit float64) Usage {
@@ -253,7 +235,7 @@ func (p Predictor) Key(pod *corev1.Pod) Key {
 	k := Key{Namespace: pod.Namespace, Requests: podusage.ByRequests{}.Estimate(pod)}
 	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
 	for r := range load.ResourceCount {
-		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, pod, r, math.Inf(1))
+		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, pod, r, math.Inf(1), nil)
 		if limit := podusage.Limit(pod, r); !math.IsInf(limit, 1) { // JSON has no infinity
 			k.Limits[r] = limit
 		}

@@ -70,10 +70,7 @@ func (s *Statistics) Record(pods []*corev1.Pod, label string) *Record {
 		if !ok {
 			continue
 		}
-		of := WorkloadRecord{Namespace: w.Namespace, Name: w.Name, Seen: e.seen}
-		for r, m := range e.resources {
-			of.Usage[r] = MomentsRecord{PodSeconds: m.podSeconds, Mean: m.mean, Variance: m.variance, Within: m.within}
-		}
+		of := WorkloadRecord{Namespace: w.Namespace, Name: w.Name, Seen: e.seen, Usage: e.resources}
 		if starts, ok := s.startups[hash]; ok {
 			of.Startup = &starts
 		}
@@ -91,12 +88,8 @@ func OfRecord(record *Record) *Statistics {
 	for i := range record.Workloads {
 		of := &record.Workloads[i]
 		w := Workload{of.Namespace, of.Name}
-		e, hash := entry{seen: of.Seen, rank: rank(w)}, s.hash(w)
-		for r, m := range of.Usage {
-			into := &e.resources[r]
-			into.podSeconds, into.mean, into.variance, into.within = m.PodSeconds, m.Mean, m.Variance, m.Within
-		}
-		s.workloads[hash] = e
+		hash := s.hash(w)
+		s.workloads[hash] = entry{seen: of.Seen, rank: rank(w), resources: of.Usage}
 		if of.Startup != nil {
 			s.startups[hash] = *of.Startup
 		}
