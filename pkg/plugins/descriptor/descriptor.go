@@ -3,7 +3,6 @@ package descriptor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -79,18 +78,6 @@ type Parts[Args runtime.Object] struct {
 	Build func(ctx context.Context, args Args, in Inputs) (minor.Plugin, error)
 }
 
-// WithoutLoad returns the descriptor of a plugin that reads no load and takes no arguments.
-func WithoutLoad(d Descriptor, build func(in Inputs) (minor.Plugin, error)) Descriptor {
-	d.Limits = func(runtime.Object) configlint.Limits { return configlint.Limits{} }
-	d.New = func(_ context.Context, args runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
-		if args != nil {
-			return nil, errors.New("the plugin takes no arguments: remove its entry in pluginConfig")
-		}
-		return build(Inputs{Deps: deps, Handle: handle})
-	}
-	return d
-}
-
 // Of returns the descriptor with the functions of the plugin.
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	if p.Reads != nil {
@@ -124,6 +111,35 @@ func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	}
 	return d
 }
+
+// Replacing returns the descriptor of a plugin that replaces a stock one. stockArgs turns arguments of the plugin into stock ones.
+func Replacing[Own, Stock runtime.Object, P minor.Plugin](
+	name, replaces string, stockArgs func(Own) Stock, validate func(*field.Path, Stock) error,
+	build func(context.Context, Stock, minor.Handle, *podindex.Index) (P, error),
+) Descriptor {
+	return Descriptor{
+		Name: name, Replaces: replaces, Limits: NoLimits,
+		Validate: func(path *field.Path, args runtime.Object) error {
+			if own, ok := args.(Own); ok {
+				return validate(path, stockArgs(own))
+			}
+			return nil
+		},
+		New: func(ctx context.Context, args runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
+			if own, ok := args.(Own); ok {
+				args = stockArgs(own)
+			}
+			stock, ok := args.(Stock)
+			if !ok {
+				return nil, fmt.Errorf("want args of type %sArgs, got %T", name, args)
+			}
+			return build(ctx, stock, handle, deps.Pods)
+		},
+	}
+}
+
+// NoLimits are the Limits of a plugin that does not filter by load.
+func NoLimits(runtime.Object) configlint.Limits { return configlint.Limits{} }
 
 // Counters count one plugin's decisions and fallbacks.
 type Counters struct {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 const filterKey = "PreFilter" + Name
@@ -98,7 +99,7 @@ func (pl *IncrementalInterPodAffinity) PreFilterExtensions() minor.PreFilterExte
 func (pl *IncrementalInterPodAffinity) AddPod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
-	if s := filterStateOf(state); s != nil {
+	if s := podindex.StateOf[*filterState](state, filterKey); s != nil {
 		s.change(added, node.Node(), 1)
 		return nil
 	}
@@ -108,7 +109,7 @@ func (pl *IncrementalInterPodAffinity) AddPod(
 func (pl *IncrementalInterPodAffinity) RemovePod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
-	if s := filterStateOf(state); s != nil {
+	if s := podindex.StateOf[*filterState](state, filterKey); s != nil {
 		s.change(removed, node.Node(), -1)
 		return nil
 	}
@@ -134,21 +135,13 @@ func (s *filterState) change(changed fwk.PodInfo, node *corev1.Node, by int64) {
 	}
 }
 
-// filterStateOf returns the state of PreFilter; nil if the stock plugin has one, or nothing does.
-func filterStateOf(state fwk.CycleState) *filterState {
-	if data, err := state.Read(filterKey); err == nil {
-		return data.(*filterState)
-	}
-	return nil
-}
-
 func (pl *IncrementalInterPodAffinity) Filter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
 	if minor.IsResizeOnly(pl.features, pod) {
 		return nil
 	}
-	s := filterStateOf(state)
+	s := podindex.StateOf[*filterState](state, filterKey)
 	if s == nil {
 		return pl.InterPodAffinity.Filter(ctx, state, pod, node)
 	}
@@ -188,7 +181,6 @@ func (c counts) any(node *corev1.Node) bool {
 	return false
 }
 
-// isZero reports whether no pod is counted.
 func (c counts) isZero() bool {
 	for _, values := range c {
 		for _, count := range values {

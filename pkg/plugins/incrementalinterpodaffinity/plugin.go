@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
@@ -64,15 +62,7 @@ var (
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	return descriptor.Descriptor{
-		Name: Name, Replaces: names.InterPodAffinity, Limits: noLimits, New: fromArgs,
-		Validate: func(path *field.Path, args runtime.Object) error {
-			if own, ok := args.(*config.IncrementalInterPodAffinityArgs); ok {
-				return validation.ValidateInterPodAffinityArgs(path, stockArgs(own))
-			}
-			return nil
-		},
-	}
+	return descriptor.Replacing(Name, names.InterPodAffinity, stockArgs, validation.ValidateInterPodAffinityArgs, New)
 }
 
 func stockArgs(own *config.IncrementalInterPodAffinityArgs) *schedulerconfig.InterPodAffinityArgs {
@@ -80,19 +70,6 @@ func stockArgs(own *config.IncrementalInterPodAffinityArgs) *schedulerconfig.Int
 		HardPodAffinityWeight:              own.HardPodAffinityWeight,
 		IgnorePreferredTermsOfExistingPods: own.IgnorePreferredTermsOfExistingPods,
 	}
-}
-
-// noLimits says that the plugin does not filter by load.
-func noLimits(runtime.Object) configlint.Limits { return configlint.Limits{} }
-
-func fromArgs(ctx context.Context, args runtime.Object, handle minor.Handle, deps descriptor.Deps) (minor.Plugin, error) {
-	switch args := args.(type) {
-	case *config.IncrementalInterPodAffinityArgs:
-		return New(ctx, stockArgs(args), handle, deps.Pods)
-	case *schedulerconfig.InterPodAffinityArgs:
-		return New(ctx, args, handle, deps.Pods)
-	}
-	return nil, fmt.Errorf("want args of type %sArgs, got %T", Name, args)
 }
 
 // New returns the plugin with the arguments of the stock one. The index is that of the scheduler.
@@ -204,12 +181,7 @@ func (c counts) clone() counts {
 }
 
 func matchesAll(terms []fwk.AffinityTerm, pod *corev1.Pod) bool {
-	for i := range terms {
-		if !terms[i].Matches(pod, nil) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(terms, func(t fwk.AffinityTerm) bool { return !t.Matches(pod, nil) })
 }
 
 func pointers[T any](lists ...[]T) iter.Seq[*T] {

@@ -103,7 +103,7 @@ func TestLeavesDearDecisionsToTheStockPlugin(t *testing.T) {
 		if _, status := ours.PreFilter(t.Context(), state, tt.pod, w.Nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		check.Equal(t, fmt.Sprint("counted by the index: ", tt.pod.Spec.Affinity.PodAntiAffinity), tt.want, filterStateOf(state) != nil)
+		check.Equal(t, fmt.Sprint("counted by the index: ", tt.pod.Spec.Affinity.PodAntiAffinity), tt.want, podindex.StateOf[*filterState](state, filterKey) != nil)
 	}
 	if _, ok := utilfeature.DefaultMutableFeatureGate.GetAll()[fastPath]; ok {
 		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, fastPath, true)

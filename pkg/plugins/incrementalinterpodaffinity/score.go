@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 const scoreKey = "PreScore" + Name
@@ -92,19 +93,11 @@ func (pl *IncrementalInterPodAffinity) weighExisting(weights counts, pod *corev1
 	}
 }
 
-// scoreStateOf returns the state of PreScore; nil if the stock plugin has one, or nothing does.
-func scoreStateOf(state fwk.CycleState) *scoreState {
-	if data, err := state.Read(scoreKey); err == nil {
-		return data.(*scoreState)
-	}
-	return nil
-}
-
 // Score implements minor.ScorePlugin. The score is the sum of the weights for the node's labels, until it is normalized.
 func (pl *IncrementalInterPodAffinity) Score(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (score int64, status *fwk.Status) {
-	s := scoreStateOf(state)
+	s := podindex.StateOf[*scoreState](state, scoreKey)
 	if s == nil {
 		return pl.InterPodAffinity.Score(ctx, state, pod, node)
 	}
@@ -123,7 +116,7 @@ func (pl *IncrementalInterPodAffinity) ScoreExtensions() minor.ScoreExtensions {
 func (pl *IncrementalInterPodAffinity) NormalizeScore(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
-	if scoreStateOf(state) == nil {
+	if podindex.StateOf[*scoreState](state, scoreKey) == nil {
 		return pl.InterPodAffinity.NormalizeScore(ctx, state, pod, scores)
 	}
 	lowest, highest := int64(math.MaxInt64), int64(math.MinInt64)

@@ -172,7 +172,10 @@ func (pl *IncrementalPodTopologySpread) domainsOf(e *eligibility, c *constraint)
 		}
 		key.pod = string(text)
 	}
-	pl.forgetDomains()
+	if pl.topologies != pl.index.Topologies { // nodes changed
+		clear(pl.domains)
+		pl.topologies = pl.index.Topologies
+	}
 	if count, ok := pl.domains[key]; ok {
 		return count
 	}
@@ -190,14 +193,6 @@ func (pl *IncrementalPodTopologySpread) domainsOf(e *eligibility, c *constraint)
 	}
 	pl.domains[key] = len(values)
 	return len(values)
-}
-
-// forgetDomains forgets the numbers of domains after nodes changed.
-func (pl *IncrementalPodTopologySpread) forgetDomains() {
-	if pl.topologies != pl.index.Topologies {
-		clear(pl.domains)
-		pl.topologies = pl.index.Topologies
-	}
 }
 
 // Bounds of what is kept, which any tenant's pods decide: numbers of domains, and bytes of what a pod selects and tolerates.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 const filterKey = "PreFilter" + Name
@@ -102,7 +103,6 @@ func (s *spread) findLowest() {
 	}
 }
 
-// findMinimum sets the minimum after a change.
 func (s *spread) findMinimum() {
 	s.minimum = math.MaxInt32 // as in the stock plugin, if there is no domain
 	without := s.domains - len(s.counts)
@@ -141,7 +141,7 @@ func (pl *IncrementalPodTopologySpread) PreFilterExtensions() minor.PreFilterExt
 func (pl *IncrementalPodTopologySpread) AddPod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
-	if s := filterStateOf(state); s != nil {
+	if s := podindex.StateOf[*filterState](state, filterKey); s != nil {
 		return pl.change(ctx, s, pod, added.GetPod(), node.Node(), 1)
 	}
 	return pl.PodTopologySpread.AddPod(ctx, state, pod, added, node)
@@ -150,7 +150,7 @@ func (pl *IncrementalPodTopologySpread) AddPod(
 func (pl *IncrementalPodTopologySpread) RemovePod(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo,
 ) *fwk.Status {
-	if s := filterStateOf(state); s != nil {
+	if s := podindex.StateOf[*filterState](state, filterKey); s != nil {
 		return pl.change(ctx, s, pod, removed.GetPod(), node.Node(), -1)
 	}
 	return pl.PodTopologySpread.RemovePod(ctx, state, pod, removed, node)
@@ -179,14 +179,6 @@ func (pl *IncrementalPodTopologySpread) change(
 	return nil
 }
 
-// filterStateOf returns the state of PreFilter; nil if the stock plugin has one, or nothing does.
-func filterStateOf(state fwk.CycleState) *filterState {
-	if data, err := state.Read(filterKey); err == nil {
-		return data.(*filterState)
-	}
-	return nil
-}
-
 // Filter implements minor.FilterPlugin: with the pod, a domain of the node has at most maxSkew pods more than any other.
 func (pl *IncrementalPodTopologySpread) Filter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
@@ -194,7 +186,7 @@ func (pl *IncrementalPodTopologySpread) Filter(
 	if minor.IsResizeOnly(pl.features, pod) {
 		return nil
 	}
-	s := filterStateOf(state)
+	s := podindex.StateOf[*filterState](state, filterKey)
 	if s == nil {
 		return pl.PodTopologySpread.Filter(ctx, state, pod, node)
 	}

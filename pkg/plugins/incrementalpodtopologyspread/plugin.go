@@ -7,8 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
@@ -70,32 +67,11 @@ var systemDefaults = []corev1.TopologySpreadConstraint{
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	return descriptor.Descriptor{
-		Name: Name, Replaces: names.PodTopologySpread, Limits: noLimits, New: fromArgs,
-		Validate: func(path *field.Path, args runtime.Object) error {
-			if own, ok := args.(*config.IncrementalPodTopologySpreadArgs); ok {
-				return validation.ValidatePodTopologySpreadArgs(path, stockArgs(own))
-			}
-			return nil
-		},
-	}
+	return descriptor.Replacing(Name, names.PodTopologySpread, stockArgs, validation.ValidatePodTopologySpreadArgs, New)
 }
 
 func stockArgs(own *config.IncrementalPodTopologySpreadArgs) *schedulerconfig.PodTopologySpreadArgs {
 	return &schedulerconfig.PodTopologySpreadArgs{DefaultConstraints: own.DefaultConstraints, DefaultingType: own.DefaultingType}
-}
-
-// noLimits says that the plugin does not filter by load.
-func noLimits(runtime.Object) configlint.Limits { return configlint.Limits{} }
-
-func fromArgs(ctx context.Context, args runtime.Object, handle minor.Handle, deps descriptor.Deps) (minor.Plugin, error) {
-	switch args := args.(type) {
-	case *config.IncrementalPodTopologySpreadArgs:
-		return New(ctx, stockArgs(args), handle, deps.Pods)
-	case *schedulerconfig.PodTopologySpreadArgs:
-		return New(ctx, args, handle, deps.Pods)
-	}
-	return nil, fmt.Errorf("want args of type %sArgs, got %T", Name, args)
 }
 
 // New returns the plugin with the arguments of the stock one. The index is that of the scheduler.

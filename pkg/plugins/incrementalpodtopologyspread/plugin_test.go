@@ -316,7 +316,7 @@ func TestLeavesDearDecisionsToTheStockPlugin(t *testing.T) {
 		if _, status := ours.PreFilter(t.Context(), state, tt.pod, w.Nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		if got := filterStateOf(state) != nil; got != tt.want {
+		if got := podindex.StateOf[*filterState](state, filterKey) != nil; got != tt.want {
 			t.Errorf("%d constraints, the first by %v: counted by the index: %v, want %v", len(tt.pod.Spec.TopologySpreadConstraints),
 				tt.pod.Spec.TopologySpreadConstraints[0].LabelSelector, got, tt.want)
 		}

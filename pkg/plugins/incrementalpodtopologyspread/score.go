@@ -141,19 +141,11 @@ func (s *scoreState) lacksLabel(node fwk.NodeInfo, row int, known bool) bool {
 	return false
 }
 
-// scoreStateOf returns the state of PreScore; nil if the stock plugin has one, or nothing does.
-func scoreStateOf(state fwk.CycleState) *scoreState {
-	if data, err := state.Read(scoreKey); err == nil {
-		return data.(*scoreState)
-	}
-	return nil
-}
-
 // Score implements minor.ScorePlugin. The score is higher the more pods match in the domains of the node, until it is normalized.
 func (pl *IncrementalPodTopologySpread) Score(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
-	s := scoreStateOf(state)
+	s := podindex.StateOf[*scoreState](state, scoreKey)
 	if s == nil {
 		return pl.PodTopologySpread.Score(ctx, state, pod, node)
 	}
@@ -208,7 +200,7 @@ func (pl *IncrementalPodTopologySpread) ScoreExtensions() minor.ScoreExtensions 
 func (pl *IncrementalPodTopologySpread) NormalizeScore(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
-	s := scoreStateOf(state)
+	s := podindex.StateOf[*scoreState](state, scoreKey)
 	if s == nil {
 		return pl.PodTopologySpread.NormalizeScore(ctx, state, pod, scores)
 	}

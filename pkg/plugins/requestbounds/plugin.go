@@ -3,6 +3,7 @@ package requestbounds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -38,14 +40,19 @@ var (
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	return descriptor.WithoutLoad(descriptor.Descriptor{Name: Name}, func(descriptor.Inputs) (minor.Plugin, error) {
-		return &RequestBounds{}, nil
-	})
+	return descriptor.Descriptor{
+		Name: Name, Limits: descriptor.NoLimits,
+		New: func(_ context.Context, args runtime.Object, _ minor.Handle, _ descriptor.Deps) (minor.Plugin, error) {
+			if args != nil {
+				return nil, errors.New("the plugin takes no arguments: remove its entry in pluginConfig")
+			}
+			return &RequestBounds{}, nil
+		},
+	}
 }
 
 func (pl *RequestBounds) Name() string { return Name }
 
-// PreFilter rejects the pod if its requests are beyond a bound.
 func (pl *RequestBounds) PreFilter(
 	_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
@@ -61,7 +68,6 @@ func (pl *RequestBounds) PreFilter(
 // PreFilterExtensions returns nil: pods that come or go change neither the pod's requests nor what nodes have.
 func (pl *RequestBounds) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
-// EventsToRegister names the events after which a rejected pod can fit.
 func (pl *RequestBounds) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -97,7 +103,6 @@ func infos(node *corev1.Node) []fwk.NodeInfo {
 	return []fwk.NodeInfo{info}
 }
 
-// isQueueableAfterPodScaleDown retries the pod if its own requests went down.
 func (pl *RequestBounds) isQueueableAfterPodScaleDown(
 	_ klog.Logger, pod *corev1.Pod, oldObj, newObj any,
 ) (fwk.QueueingHint, error) {

@@ -23,7 +23,7 @@ var shared = podindex.New()
 // newPlugin leaves the stock plugin inside with the features of the gates. It gives hints, signatures and errors, and decides the
 // pods that are left to it.
 func newPlugin(ctx context.Context, args runtime.Object, handle minor.Handle, features feature.Features) (minor.Plugin, error) {
-	made, err := fromArgs(ctx, args, handle, descriptor.Deps{Pods: shared})
+	made, err := Describe().New(ctx, args, handle, descriptor.Deps{Pods: shared})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 // InterPodAffinity is what the tests test.
@@ -35,7 +37,7 @@ func onNodes(pods []*corev1.Pod, nodes []*corev1.Node) ([]*corev1.Pod, []*corev1
 type preFilterState = filterState
 
 func getPreFilterState(state fwk.CycleState) (*preFilterState, error) {
-	if s := filterStateOf(state); s != nil {
+	if s := podindex.StateOf[*filterState](state, filterKey); s != nil {
 		return s, nil
 	}
 	return nil, errors.New("PreFilter wrote no state of the plugin")
@@ -79,7 +81,7 @@ func (pl *tested) getIncomingAffinityAntiAffinityCounts(
 ) (affinity, antiAffinity topologyToMatchedTermCount) {
 	state, counted := framework.NewCycleState(), &filterState{}
 	if _, status := pl.PreFilter(ctx, state, pod.Pod, nodes); !status.IsSkip() {
-		counted = filterStateOf(state)
+		counted = podindex.StateOf[*filterState](state, filterKey)
 	}
 	return stockCounts(counted.affinity), stockCounts(counted.antiAffinity)
 }

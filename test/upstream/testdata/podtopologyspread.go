@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/podindex"
 )
 
 // PodTopologySpread is what the tests test.
@@ -57,7 +58,7 @@ func newCriticalPaths() *criticalPaths {
 
 // getPreFilterState adds the domains without pods to the state that the plugin has for the pod.
 func getPreFilterState(state fwk.CycleState, plugin minor.Plugin, pod *corev1.Pod) (*preFilterState, error) {
-	s := filterStateOf(state)
+	s := podindex.StateOf[*filterState](state, filterKey)
 	if s == nil {
 		return nil, errors.New("PreFilter wrote no state")
 	}
@@ -96,7 +97,7 @@ type preScoreState struct {
 
 // getPreScoreState has no counts for the host name, as the stock state.
 func getPreScoreState(state fwk.CycleState) (*preScoreState, error) {
-	s := scoreStateOf(state)
+	s := podindex.StateOf[*scoreState](state, scoreKey)
 	if s == nil {
 		return nil, errors.New("PreScore wrote no state")
 	}

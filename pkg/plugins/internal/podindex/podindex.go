@@ -92,6 +92,14 @@ func New() *Index {
 	}
 }
 
+// StateOf returns what the plugin wrote for the cycle; nil if the stock plugin decides, or nothing was written.
+func StateOf[T fwk.StateData](state fwk.CycleState, key fwk.StateKey) (s T) {
+	if data, err := state.Read(key); err == nil {
+		return data.(T)
+	}
+	return s
+}
+
 // Sync counts the pods of all given nodes. A generation is of one state of one node, so a node with the same one has the same pods.
 // Only in a cycle of a pod group, pods come and go without a new generation.
 func (ix *Index) Sync(state fwk.CycleState, nodes []fwk.NodeInfo) {
@@ -386,11 +394,9 @@ func (ix *Index) Topology(key string) *Topology {
 
 // Add returns the number of the node's value, which may be new, and whether the node has the label.
 func (t *Topology) Add(object *corev1.Node) (domain int, labeled bool) {
-	value, labeled := object.Labels[t.Key]
-	domain, ok := t.ByValue[value]
-	if !ok {
+	if domain, labeled = t.Find(object); domain == Unknown {
 		domain = len(t.ByValue)
-		t.ByValue[value] = domain
+		t.ByValue[object.Labels[t.Key]] = domain
 	}
 	return domain, labeled
 }
