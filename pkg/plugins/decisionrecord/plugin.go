@@ -89,7 +89,6 @@ type recorded struct {
 
 func (r recorded) Clone() fwk.StateData { return r }
 
-// PreScore keeps the nodes.
 func (pl *DecisionRecord) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	state.Write(stateKey, feasible(nodes))
 	return nil
@@ -205,7 +204,6 @@ func (pl *DecisionRecord) SignPod(context.Context, *corev1.Pod) ([]minor.SignFra
 	return nil, nil
 }
 
-// write writes the Events until ctx is done.
 func (pl *DecisionRecord) write(ctx context.Context, client kubernetes.Interface) {
 	for {
 		select {

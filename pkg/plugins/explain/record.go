@@ -183,7 +183,6 @@ func DecodeRecord(content string) (*Record, error) {
 	return r, nil
 }
 
-// String returns the decision in sentences.
 func (r *Record) String() string {
 	var text string
 	switch {

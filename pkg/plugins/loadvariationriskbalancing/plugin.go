@@ -23,8 +23,7 @@ import (
 // Name is the name of the plugin in configurations.
 const Name = config.LoadVariationRiskBalancing
 
-// LoadVariationRiskBalancing is a score plugin that prefers nodes whose load is low and steady. It is safe for concurrent
-// use.
+// LoadVariationRiskBalancing prefers nodes whose load is low and steady. It is safe for concurrent use.
 type LoadVariationRiskBalancing struct {
 	*loadscore.Extensions[loadscore.NoPodState]
 	margin, sensitivity float64
@@ -55,7 +54,6 @@ func reads(args *config.LoadVariationRiskBalancingArgs) reading.Request {
 	return r
 }
 
-// Score scores the risk that the node's load passes its allocatable with the pod on it.
 func (pl *LoadVariationRiskBalancing) Score(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
@@ -71,7 +69,6 @@ func (pl *LoadVariationRiskBalancing) terms(s *loadscore.PreScoreState[loadscore
 	return Terms{Node: s.View.Estimate(node), Pod: s.PodUsage, Margin: pl.margin, Sensitivity: pl.sensitivity}
 }
 
-// Explain returns the node's Terms.
 func (pl *LoadVariationRiskBalancing) Explain(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) explain.Terms {

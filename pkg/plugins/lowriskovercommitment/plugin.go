@@ -78,7 +78,6 @@ func reads(args *config.LowRiskOverCommitmentArgs) reading.Request {
 	return r
 }
 
-// Score scores the risk of overcommitment with the pod on the node.
 func (pl *LowRiskOverCommitment) Score(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
@@ -95,7 +94,6 @@ func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState[PodResources],
 	return Terms{Node: e, nodeTerms: terms, Pod: s.Pod, LimitWeights: pl.limitWeights}
 }
 
-// Explain returns the node's Terms.
 func (pl *LowRiskOverCommitment) Explain(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) explain.Terms {
@@ -105,7 +103,13 @@ func (pl *LowRiskOverCommitment) Explain(
 
 // SignPod implements minor.SignPlugin: only the requests and limits of the pod determine scores.
 func (pl *LowRiskOverCommitment) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	return []minor.SignFragment{{Key: "v1.Pod.Spec." + Name + "()", Value: pl.estimator.signature(pod)}}, nil
+	s := pl.estimator.podResources(pod)
+	for r := range s.Limit {
+		if math.IsInf(s.Limit[r], 1) {
+			s.Limit[r] = 0 // JSON has no +Inf
+		}
+	}
+	return []minor.SignFragment{{Key: "v1.Pod.Spec." + Name + "()", Value: s}}, nil
 }
 
 // Terms are the terms of one node's score.
@@ -336,15 +340,4 @@ func isBestEffort(pod *corev1.Pod) bool {
 		}
 	}
 	return true
-}
-
-// signature returns the fields that determine the scores of a pod. JSON has no +Inf: an unlimited resource has the limit 0.
-func (e *estimator) signature(pod *corev1.Pod) PodResources {
-	s := e.podResources(pod)
-	for r := range s.Limit {
-		if math.IsInf(s.Limit[r], 1) {
-			s.Limit[r] = 0
-		}
-	}
-	return s
 }

@@ -64,31 +64,24 @@ func Describe() descriptor.Descriptor {
 }
 
 func build(ctx context.Context, args *config.NodeMetricsArgs, in descriptor.Inputs) (minor.Plugin, error) {
-	pl := &NodeMetrics{states: loadscore.NewMemo[cycleState](Name), counters: in.Counters}
+	pl, longest := &NodeMetrics{states: loadscore.NewMemo[cycleState](Name), counters: in.Counters}, time.Duration(0)
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
 		if err != nil {
 			return nil, fmt.Errorf("metric %s: reject: %w", m.Name, err)
 		}
+		if m.Pending != nil {
+			longest = max(longest, m.Pending.Window.Duration)
+		}
 		pl.metrics = append(pl.metrics, &metric{NodeMetric: m, reject: rule, reason: fmt.Sprintf("node(s) with %s %s", m.Name, rule)})
 	}
 	pl.source = in.Reader.NodeMetrics()
-	if longest := longestPending(args.Metrics); longest > 0 {
+	if longest > 0 {
 		pl.recent = pl.source.RecentPods(longest)
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
 	pl.Gate = softlimit.NewGate(ctx, limit, in.Handle, pl.source.Snapshots(), in.Clock)
 	return pl, nil
-}
-
-// longestPending is the longest window in which pods are pending; 0 where no metric counts them.
-func longestPending(metrics []config.NodeMetric) (longest time.Duration) {
-	for i := range metrics {
-		if pending := metrics[i].Pending; pending != nil {
-			longest = max(longest, pending.Window.Duration)
-		}
-	}
-	return longest
 }
 
 func limits(args *config.NodeMetricsArgs) configlint.Limits {
@@ -161,7 +154,6 @@ func (pl *NodeMetrics) PreFilter(
 	return nil, nil
 }
 
-// rejectsAny reports whether some rule may rule out some node.
 func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 	for i, m := range pl.metrics {
 		if low, high, ok := s.columns[i].Range(); ok && (m.reject.RulesOut(low) || m.reject.RulesOut(high)) {
@@ -174,7 +166,6 @@ func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 // PreFilterExtensions returns nil: a pod that comes or goes changes no metric.
 func (pl *NodeMetrics) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
-// Filter rules the node out if a rule rejects one of its known values.
 func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	s := pl.cycleState(state, pod)
 	m, unknown := pl.rejecting(&s.metricsAt, s.view.Row(node))
@@ -188,7 +179,6 @@ func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, pod *core
 	return pl.Gate.Filter(state, node, reason)
 }
 
-// refuses reports whether some rule rules the node out.
 func (pl *NodeMetrics) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 	s := pl.cycleState(state, pod)
 	m, _ := pl.rejecting(&s.metricsAt, s.view.Row(node))
@@ -258,7 +248,6 @@ func (pl *NodeMetrics) rowToScore(s *cycleState, node fwk.NodeInfo) int {
 	return row
 }
 
-// ScoreExtensions returns the plugin itself.
 func (pl *NodeMetrics) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.

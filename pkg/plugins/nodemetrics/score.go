@@ -61,7 +61,6 @@ type column struct {
 	namespace string
 }
 
-// counts reports whether the metric counts pending pods.
 func (c *column) counts() bool { return c.metric.Pending != nil }
 
 // pending is the amount by which the row's pending pods worsen the value.
@@ -135,7 +134,6 @@ func (s *span) bounds(m *config.NodeMetric) (best, worst float64) {
 	return s.low, s.high
 }
 
-// meanOf is the mean of the values in the given rows.
 func (c *column) meanOf(rows []int) float64 {
 	mean, n := 0.0, 0.0
 	for _, row := range rows {

@@ -96,12 +96,10 @@ func (pl *Peaks) terms(s *loadscore.PreScoreState[loadscore.NoPodState], node fw
 	return Terms{CPU: *e[load.CPU], PodCPUMillis: s.PodUsage[load.CPU], Model: *model}
 }
 
-// Explain returns the node's Terms.
 func (pl *Peaks) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	return pl.terms(pl.PreScoreState(state, pod), node)
 }
 
-// ScoreExtensions returns the plugin itself.
 func (pl *Peaks) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others a score between.

@@ -74,7 +74,6 @@ func reads(args *config.PredictedPeakArgs) reading.Request {
 	return r
 }
 
-// Score scores the peak that is predicted for the node with the pod on it.
 func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
@@ -90,7 +89,6 @@ func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.No
 	return t
 }
 
-// Explain returns the node's Terms.
 func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.PreScoreState(state, pod)
 	terms := pl.terms(s, node)
@@ -135,7 +133,6 @@ func (t *Terms) Peak() float64 {
 	return max(t.Resources[load.CPU].Peak(), t.Resources[load.Memory].Peak())
 }
 
-// Score is the score of the peak, in [0, 100].
 func (t *Terms) Score() float64 { return Score(t.Strategy, 100*t.Peak(), t.TargetPercent) }
 
 func (t *Terms) List() (terms []explain.Term) {

@@ -24,8 +24,7 @@ import (
 // Name is the name of the plugin in configurations.
 const Name = config.TargetLoadPacking
 
-// TargetLoadPacking is a score plugin that packs nodes up to a target of measured CPU utilization. It is safe for
-// concurrent use.
+// TargetLoadPacking packs nodes up to a target of measured CPU utilization. It is safe for concurrent use.
 type TargetLoadPacking struct {
 	*loadscore.Extensions[loadscore.NoPodState]
 	loadscore.Placements
@@ -63,7 +62,6 @@ func reads(args *config.TargetLoadPackingArgs) reading.Request {
 	return r
 }
 
-// Score scores the CPU utilization that the node would have with the pod on it.
 func (pl *TargetLoadPacking) Score(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
@@ -78,7 +76,6 @@ func (pl *TargetLoadPacking) Score(
 	return int64(math.Round(terms.Score())), nil
 }
 
-// ScoreExtensions returns the plugin itself.
 func (pl *TargetLoadPacking) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore calls normalizeOverfull. A node without known load gets the mean where missingLoad is Neutral.
@@ -93,7 +90,6 @@ func (pl *TargetLoadPacking) terms(s *loadscore.PreScoreState[loadscore.NoPodSta
 	return Terms{CPU: s.View.Resource(node, load.CPU), PodCPUMillis: s.PodUsage[load.CPU], TargetPercent: pl.targetPercent}
 }
 
-// Explain returns the node's Terms.
 func (pl *TargetLoadPacking) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	return pl.terms(pl.PreScoreState(state, pod), node)
 }
@@ -129,16 +125,13 @@ func (t Terms) Score() float64 {
 // highest caps the utilizations that are compared, in percent.
 const highest = 10000
 
-// isOverfull reports whether a score before NormalizeScore is that of a node above 100 percent.
-func isOverfull(score int64) bool { return score <= -100 }
-
 // normalizeOverfull replaces the scores of nodes above 100 percent by the lowest score. If no other node has a score, a node at 200
 // percent gets 50 instead, and a node at 400 percent gets 25.
 func normalizeOverfull(scores minor.NodeScoreList) {
 	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= config.MinNodeScore })
 	for i := range scores {
 		switch score := scores[i].Score; {
-		case !isOverfull(score):
+		case score > -100: // at most 100 percent
 		case all:
 			scores[i].Score = int64(math.Round(-100 * float64(config.MaxNodeScore) / float64(score)))
 		default:

@@ -123,7 +123,6 @@ func (x *Extensions[Pod]) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *
 	return s
 }
 
-// ExplainPodUsage implements explain.UsageExplainer for the plugin.
 func (x *Extensions[Pod]) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.ExpectedUsage) {
 	s := x.PreScoreState(state, pod)
 	explanations := s.View.Estimator().Explain(pod)
@@ -189,7 +188,6 @@ func rounded(score float64) int64 {
 	return config.MinNodeScore
 }
 
-// ScoreExtensions returns x itself if missingLoad is Neutral.
 func (x *Extensions[Pod]) ScoreExtensions() minor.ScoreExtensions {
 	if x.missingLoad == config.MissingLoadNeutral {
 		return x
@@ -264,9 +262,7 @@ type groupCycle struct {
 func (groupCycle) IsPodGroupSchedulingCycle() bool { return true }
 
 // NewMemo returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.
-func NewMemo[T any](plugin string) *Memo[T] {
-	return &Memo[T]{key: fwk.StateKey(plugin)}
-}
+func NewMemo[T any](plugin string) *Memo[T] { return &Memo[T]{key: fwk.StateKey(plugin)} }
 
 // shared is a value as CycleState keeps it. Later clones share it.
 type shared[T any] struct{ value *T }

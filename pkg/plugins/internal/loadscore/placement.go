@@ -63,10 +63,8 @@ func with(pods []*corev1.Pod, node fwk.NodeInfo, logger klog.Logger) fwk.NodeInf
 	return node
 }
 
-// PlacementScoreExtensions returns the Placements.
 func (p Placements) PlacementScoreExtensions() fwk.PlacementScoreExtensions { return p }
 
-// NormalizePlacementScore normalizes scores of placements as the plugin normalizes those of nodes.
 func (p Placements) NormalizePlacementScore(
 	ctx context.Context, _ fwk.PodGroupCycleState, _ fwk.PodGroupInfo, placements []fwk.PlacementScore,
 ) *fwk.Status {
