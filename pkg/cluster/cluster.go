@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -109,14 +111,23 @@ func (c *Cluster) RefreshLoad(ctx context.Context) { c.provider.RefreshLoad(ctx)
 // Examine also reads the sources of load that the scheduler reads. Their results tell what can be reached from here.
 func (c *Cluster) Examine(ctx context.Context) { c.provider.Examine(ctx) }
 
-// NotServed says in one line why the scheduler's own load is not shown, but what its sources say now. It is empty if the load is
-// the scheduler's, or if no scheduler is known.
-func (c *Cluster) NotServed() string {
-	err := c.provider.ServedErr()
-	if err == nil {
-		return ""
+// Problems says what of the load or of statistics could not be read, a line each, and why the load is not the scheduler's own.
+func (c *Cluster) Problems() (lines []string) {
+	if err := c.provider.ServedErr(); err != nil {
+		lines = append(lines, fmt.Sprintf("The load is not the scheduler's own, but what its source tells this command: %v", err))
 	}
-	return fmt.Sprintf("The load is not the scheduler's own, but what its source tells this command: %v", err)
+	cannot := func(label string, err error) {
+		if err != nil {
+			lines = append(lines, fmt.Sprintf("Cannot read %s: %v", label, text.ExcerptError(err)))
+		}
+	}
+	for _, s := range c.Sources() {
+		cannot(s.Label, s.Err)
+	}
+	for _, s := range c.Statistics() {
+		cannot(s.Label, errors.Join(s.Err, s.HistoryErr))
+	}
+	return lines
 }
 
 // StatisticsInterval is the time between two refreshes of statistics of workloads.

@@ -378,24 +378,10 @@ func checkProfile(c *cluster.Configuration, pod *corev1.Pod, replaced bool) erro
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
 func (x *run) notesOn(c *cluster.Cluster, usages []pluginexplain.ExpectedUsage) (notes []string) {
 	usesStatistics := slices.ContainsFunc(usages, func(u pluginexplain.ExpectedUsage) bool { return u.PeakParts != nil })
-	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if why := c.NotServed(); why != "" {
-		note("%s.", why)
-	}
-	for _, s := range c.Sources() {
-		if s.Err != nil {
-			note("Cannot read %s (%v): its measurements are missing.", s.Label, text.ExcerptError(s.Err))
-		}
-	}
+	notes = c.Problems()
 	for _, s := range c.Statistics() {
-		switch {
-		case !usesStatistics: // another profile's
-		case s.Err != nil:
-			note("Cannot read %s (%v): usage is predicted without statistics.", s.Label, text.ExcerptError(s.Err))
-		case s.HistoryErr != nil:
-			note("Cannot read a part of the history of %s (%v).", s.Label, text.ExcerptError(s.HistoryErr))
-		case !s.Adopted:
-			note("%s: the scheduler reads statistics of workloads every five minutes, and may know others.", s.Label)
+		if usesStatistics && s.Err == nil && !s.Adopted {
+			notes = append(notes, s.Label+": the scheduler reads statistics of workloads every five minutes, and may know others.")
 		}
 	}
 	if x.unread != "" {

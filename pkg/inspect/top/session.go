@@ -141,19 +141,7 @@ func (s *Session) ifDue(ctx context.Context, last *time.Time, interval time.Dura
 
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
-	if why := s.cluster.NotServed(); why != "" {
-		lines = append(lines, why)
-	}
-	for _, status := range s.cluster.Sources() {
-		if status.Err != nil {
-			lines = append(lines, "Cannot read "+status.Label+": "+status.Err.Error())
-		}
-	}
-	for _, statistics := range s.cluster.Statistics() {
-		if err := errors.Join(statistics.Err, statistics.HistoryErr); err != nil {
-			lines = append(lines, "Cannot read "+statistics.Label+": "+err.Error())
-		}
-	}
+	lines = s.cluster.Problems()
 	if err := s.objects.Err(); err != nil {
 		lines = append(lines, "Cannot read the API server: "+err.Error())
 	} else if s.outdated != nil {

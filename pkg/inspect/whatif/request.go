@@ -148,14 +148,7 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 	}
 	usages := e.usages(ctx, cluster, slices.Concat(e.plan.SchedulerNames(), configuration.ProfileNames()))
 	clock.Stop()
-	if why := cluster.NotServed(); why != "" {
-		e.note("%s", why)
-	}
-	for _, s := range cluster.Sources() {
-		if s.Err != nil {
-			e.note("Cannot read %s, so requests count instead: %v", s.Label, text.ExcerptError(s.Err))
-		}
-	}
+	e.Notes = append(e.Notes, cluster.Problems()...)
 	out, err := e.plan.Run(ctx, cluster.Scheduler,
 		RunOptions{Profiles: configuration.ProfileNames(), Usages: usages, Groups: e.groups, Progress: e.Progress})
 	if err != nil {

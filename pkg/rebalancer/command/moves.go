@@ -209,14 +209,7 @@ func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
 func usage(
 	ctx context.Context, c *cluster.Cluster, profile string,
 ) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
-	if why := c.NotServed(); why != "" {
-		notes = append(notes, why)
-	}
-	for _, s := range c.Sources() {
-		if s.Err != nil {
-			notes = append(notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))
-		}
-	}
+	notes = c.Problems()
 	read := c.PodUsageReader([]string{profile})
 	if read == nil {
 		return nil, notes
