@@ -14,7 +14,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -27,7 +26,6 @@ import (
 
 const (
 	alone             = "rebalancer.alone"
-	byRequests        = "rebalancer.descheduler"
 	budgets           = "rebalancer.budgets"
 	names             = "rebalancer.names"
 	readsLoad         = "rebalancer.load"
@@ -37,7 +35,7 @@ const (
 // Supplier returns the checks of the rebalancer.
 func Supplier() doctor.Supplier {
 	return doctor.Supplier{
-		Group: "rebalancer", IDs: []string{alone, byRequests, budgets, names, readsLoad, permissionsNeeded},
+		Group: "rebalancer", IDs: []string{alone, budgets, names, readsLoad, permissionsNeeded},
 		Read: func(ctx context.Context, conn *cluster.Connection, f *doctor.Facts) []doctor.Check[*doctor.Facts] {
 			return read(ctx, conn, f).checks()
 		},
@@ -54,6 +52,8 @@ type facts struct {
 	// content is that of the configuration; empty for the default.
 	content      string
 	deschedulers []descheduler
+	// more says that there are more than maxDeschedulers.
+	more bool
 	// spec and namespace are those of the rebalancer's pod.
 	spec        *corev1.PodSpec
 	namespace   string
@@ -68,9 +68,6 @@ func (f *facts) checks() (checks []doctor.Check[*doctor.Facts]) {
 		checks = append(checks, doctor.Check[*doctor.Facts]{
 			ID: id, Needs: needs, Run: func(*doctor.Facts) []doctor.Result { return run() },
 		})
-	}
-	if results := f.checkByRequests(); len(results) > 0 {
-		add(byRequests, func() []doctor.Result { return results })
 	}
 	if f.name == "" {
 		return checks
@@ -101,10 +98,9 @@ func (f *facts) unlessUnread(run func() []doctor.Result) func() []doctor.Result 
 // descheduler is another program that evicts pods.
 type descheduler struct {
 	name string
-	// configMap, in namespace, holds the program's policy. rules are the loadRules that the policy enables, and byRequests the rules
-	// that compare requests in place of load.
+	// configMap, in namespace, holds the program's policy. rules are the loadRules that the policy enables.
 	namespace, configMap string
-	rules, byRequests    []string
+	rules                []string
 	err                  error
 }
 
@@ -121,20 +117,14 @@ type deschedulerPolicy struct {
 				Enabled []any `json:"enabled"`
 			} `json:"balance"`
 		} `json:"plugins"`
-		PluginConfig []struct {
-			Name string `json:"name"`
-			Args struct {
-				MetricsUtilization map[string]any `json:"metricsUtilization"`
-			} `json:"args"`
-		} `json:"pluginConfig"`
 	} `json:"profiles"`
 }
 
-// rulesOf returns the loadRules that a policy enables, and the rules that compare requests.
-func rulesOf(content string) (rules, byRequests []string) {
+// rulesOf returns the loadRules that a policy enables.
+func rulesOf(content string) (rules []string) {
 	var policy deschedulerPolicy
 	if yaml.Unmarshal([]byte(content), &policy) != nil {
-		return nil, nil // the ConfigMap's other keys are no policies
+		return nil // the ConfigMap's other keys are no policies
 	}
 	for _, p := range policy.Profiles {
 		names := []any{strings.TrimPrefix(p.Name, "Dev")} // OpenShift's profiles begin as developer previews
@@ -149,17 +139,8 @@ func rulesOf(content string) (rules, byRequests []string) {
 				rules = append(rules, rule)
 			}
 		}
-		for _, rule := range []string{"LowNodeUtilization", "HighNodeUtilization"} {
-			measures := false
-			for _, c := range p.PluginConfig {
-				measures = measures || c.Name == rule && len(c.Args.MetricsUtilization) > 0
-			}
-			if slices.Contains(names, any(rule)) && !measures {
-				byRequests = append(byRequests, rule)
-			}
-		}
 	}
-	return rules, byRequests
+	return rules
 }
 
 // runsProgram reports whether a container's command has one of the file names.
@@ -179,13 +160,10 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	i := slices.IndexFunc(f.Pods, func(pod *corev1.Pod) bool {
 		return (w == nil || pod.Namespace == w.Namespace) && runsProgram(&pod.Spec, cluster.RebalancerProgram)
 	})
-	if i >= 0 || f.packs() {
-		// Without a rebalancer, the chart does not let the scheduler's account list CronJobs.
-		f.readDeschedulers(ctx, i >= 0 || !conn.InPod)
-	}
 	if i < 0 {
 		return f
 	}
+	f.readDeschedulers(ctx)
 	pod := f.Pods[i]
 	f.name, f.namespace, f.spec, f.configuration = pod.Namespace+"/"+pod.Name, pod.Namespace, &pod.Spec, api.Default()
 	found, invalid := false, error(nil)
@@ -203,14 +181,11 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 	return f
 }
 
-func (f *facts) readDeschedulers(ctx context.Context, withCronJobs bool) {
+func (f *facts) readDeschedulers(ctx context.Context) {
 	for _, pod := range f.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || owner.Kind != "Job" { // its CronJob counts
 			f.addDescheduler(ctx, "Pod", pod.ObjectMeta, &pod.Spec)
 		}
-	}
-	if !withCronJobs {
-		return
 	}
 	cronJobs, err := f.conn.Client.BatchV1().CronJobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if f.cronJobsErr = err; err != nil {
@@ -222,13 +197,16 @@ func (f *facts) readDeschedulers(ctx context.Context, withCronJobs bool) {
 }
 
 func (f *facts) addDescheduler(ctx context.Context, kind string, meta metav1.ObjectMeta, spec *corev1.PodSpec) {
-	if len(f.deschedulers) >= maxDeschedulers || !runsProgram(spec, "descheduler", "koord-descheduler") {
+	if !runsProgram(spec, "descheduler", "koord-descheduler") {
+		return
+	}
+	if f.more = len(f.deschedulers) >= maxDeschedulers; f.more {
 		return
 	}
 	d := descheduler{name: fmt.Sprintf("%s %s/%s", kind, meta.Namespace, meta.Name), namespace: meta.Namespace}
 	d.err = f.eachConfigMap(ctx, meta.Namespace, spec, func(name, content string) {
-		if rules, byRequests := rulesOf(content); len(rules)+len(byRequests) > 0 {
-			d.configMap, d.rules, d.byRequests = name, append(d.rules, rules...), append(d.byRequests, byRequests...)
+		if rules := rulesOf(content); len(rules) > 0 {
+			d.configMap, d.rules = name, append(d.rules, rules...)
 		}
 	})
 	f.deschedulers = append(f.deschedulers, d)
@@ -267,38 +245,16 @@ func (f *facts) checkAlone() (results []doctor.Result) {
 				d.name, doctor.OneLine(d.err))...)
 		}
 	}
+	if f.more {
+		results = append(results, doctor.Skip("not checked whether other programs move pods by load, because only %d policies of "+
+			"deschedulers are read", maxDeschedulers)...)
+	}
 	switch {
 	case f.cronJobsErr != nil:
 		return append(results, doctor.Skip("not checked whether CronJobs move pods by load, because they could not be listed: %s",
 			doctor.OneLine(f.cronJobsErr))...)
 	case len(results) == 0:
 		return doctor.Fine("no other program moves pods by load")
-	}
-	return results
-}
-
-// packs reports whether a profile packs nodes by load.
-func (f *facts) packs() bool {
-	if f.NeedConfiguration() != nil {
-		return false
-	}
-	return slices.ContainsFunc(f.Configuration.Decoded.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool {
-		return slices.ContainsFunc(p.PluginConfig, func(c schedulerconfig.PluginConfig) bool {
-			args, ok := c.Args.(interface{ Packs() bool })
-			return ok && args.Packs()
-		})
-	})
-}
-
-// checkByRequests finds deschedulers that undo what a profile packs by load.
-func (f *facts) checkByRequests() (results []doctor.Result) {
-	for _, d := range f.deschedulers {
-		if len(d.byRequests) > 0 && f.packs() {
-			results = append(results, doctor.Warn(f.AdviseRun(cluster.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
-				"Disable the rule, or let LowNodeUtilization compare load by metricsUtilization. See the policy:"),
-				"%s moves pods by requests (%s), and a profile packs nodes by load: the two undo each other's work", d.name,
-				strings.Join(d.byRequests, ", "))...)
-		}
 	}
 	return results
 }

@@ -14,8 +14,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
@@ -48,11 +46,6 @@ func budget(app string) *policyv1.PodDisruptionBudget {
 	}}
 }
 
-// packing lets the profile pack nodes.
-func packing(f *facts) {
-	f.Configuration.Decoded.Profiles[0].PluginConfig = []schedulerconfig.PluginConfig{{Name: "P", Args: &config.TargetLoadPackingArgs{}}}
-}
-
 func TestChecks(t *testing.T) {
 	forbidden := errors.New("forbidden")
 	for _, tt := range []struct {
@@ -73,23 +66,8 @@ func TestChecks(t *testing.T) {
 			"CronJob kube-system/descheduler moves pods by LowNodeUtilization, and the rebalancer plimsoll-system/plimsoll-rebalancer-1",
 			"kubectl -n kube-system edit configmap policy",
 		}},
-		{"a descheduler by requests beside a packing profile", func(f *facts) {
-			packing(f)
-			f.deschedulers = []descheduler{{name: "CronJob d/d", namespace: "d", configMap: "policy", byRequests: []string{"HighNodeUtilization"}}}
-		}, "rebalancer.descheduler", doctor.Warning, []string{
-			"CronJob d/d moves pods by requests (HighNodeUtilization), and a profile packs nodes by load", "kubectl -n d edit configmap policy",
-		}},
-		{"it does not depend on a rebalancer", func(f *facts) {
-			packing(f)
-			f.name, f.deschedulers = "", []descheduler{{name: "d", byRequests: []string{"LowNodeUtilization"}}}
-		}, "rebalancer.descheduler", doctor.Warning, nil},
-		{"a descheduler by requests beside another profile", func(f *facts) {
-			f.deschedulers = []descheduler{{name: "d", byRequests: []string{"LowNodeUtilization"}}}
-		}, "rebalancer.descheduler", "", nil},
-		{"a descheduler by load beside a packing profile", func(f *facts) {
-			packing(f)
-			f.deschedulers = []descheduler{{name: "d", rules: []string{"LowNodeUtilization"}}}
-		}, "rebalancer.descheduler", "", nil},
+		{"more deschedulers than are read", func(f *facts) { f.more = true }, "rebalancer.alone", doctor.Skipped,
+			[]string{"not checked whether other programs move pods by load, because only 20 policies of deschedulers are read"}},
 		{"a descheduler of other rules", func(f *facts) { f.deschedulers = []descheduler{{name: "d"}} }, "rebalancer.alone", doctor.OK, nil},
 		{"a policy that cannot be read", func(f *facts) {
 			f.deschedulers = []descheduler{{name: "Pod d/d", err: forbidden}}
@@ -245,12 +223,12 @@ func TestRead(t *testing.T) {
 	g := of(pods, nil)
 	found, failed := map[string][]string{}, ""
 	for _, d := range g.deschedulers {
-		if found[d.name] = append(d.rules, text.Each(d.byRequests, func(rule string) string { return rule + " by requests" })...); d.err != nil {
+		if found[d.name] = d.rules; d.err != nil {
 			failed += d.name
 		}
 	}
 	want := map[string][]string{
-		"CronJob ns/descheduler": {"LowNodeUtilization", "LowNodeUtilization by requests", "HighNodeUtilization by requests"}, "Pod ns/koordinator": {"LowNodeLoad"},
+		"CronJob ns/descheduler": {"LowNodeUtilization"}, "Pod ns/koordinator": {"LowNodeLoad"},
 		"Pod ns/openshift": {"LowNodeUtilization", "KubeVirtRelieveAndMigrate"}, "Pod ns/taints": nil, "Pod ns/gone": nil,
 	}
 	if diff := cmp.Diff(want, found); diff != "" || failed != "Pod ns/gone" {
@@ -271,15 +249,15 @@ func TestRead(t *testing.T) {
 	for range maxDeschedulers {
 		pods = append(pods, pod("gone", "descheduler"))
 	}
-	if g = of(pods, nil); len(g.deschedulers) != maxDeschedulers {
-		t.Errorf("%d policies are read, want %d", len(g.deschedulers), maxDeschedulers)
+	if g = of(pods, nil); len(g.deschedulers) != maxDeschedulers || !g.more {
+		t.Errorf("%d policies are read, want %d of more", len(g.deschedulers), maxDeschedulers)
 	}
 	elsewhere := &cluster.Configuration{Workload: &cluster.Workload{Namespace: "plimsoll-system", Name: "plimsoll"}}
 	if g = of(pods, elsewhere); g.name != "" {
 		t.Errorf("%s is taken for the rebalancer", g.name)
 	}
 
-	// Without a rebalancer and a packing profile, nothing is read.
+	// Without a rebalancer, nothing is read.
 	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
 		return false, nil, nil
