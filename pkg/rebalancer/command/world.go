@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -97,7 +96,9 @@ func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
 func (w *World) Interval() time.Duration {
 	shortest := time.Duration(0)
 	for _, s := range w.opened.Sources() {
-		shortest = cmp.Or(min(cmp.Or(shortest, s.Spec.RefreshInterval.Duration), s.Spec.RefreshInterval.Duration), shortest)
+		if interval := s.Spec.RefreshInterval.Duration; shortest == 0 || interval > 0 && interval < shortest {
+			shortest = interval
+		}
 	}
 	return max(shortest, time.Second)
 }

@@ -1017,6 +1017,7 @@ func TestExecutor_OldPlan(t *testing.T) {
 func TestExecutor_Killed(t *testing.T) {
 	t.Run("between record and eviction", func(t *testing.T) {
 		w := newWorld(t, newFixture())
+		w.history.nodeOf("a").moved = now.Add(-time.Hour)
 		w.real["web-1"] = answer{err: errors.New("killed")}
 		if _, err := w.Step(t.Context(), true); err == nil {
 			t.Fatal("no error")
@@ -1029,6 +1030,7 @@ func TestExecutor_Killed(t *testing.T) {
 		}
 		w.clock.SetTime(now.Add(2 * time.Minute))
 		w.wants("save", "Withdrawn web-1", "try web-1", "save", "evict web-1", "began web-1")
+		check.Equal(t, "the node's last move before", time.Hour, now.Sub(w.history.underWay["web-1"].NodeMoved))
 		if !w.history.workloads["ReplicaSet ns/web"].BarredUntil.IsZero() || len(w.history.failures("")) > 0 {
 			t.Error("a move that was not made counts as a failure")
 		}

@@ -60,8 +60,9 @@ type Moving struct {
 	Ending time.Duration `json:"ending,omitempty"`
 	// Unscheduled is the last time when the replacement had no node and no scheduler ran.
 	Unscheduled time.Time `json:"unscheduled,omitzero"`
-	// movedBefore and workloadMovedBefore are nodeHistory.moved and Workload.Moved before the move. cancel restores them.
-	movedBefore, workloadMovedBefore time.Time
+	// NodeMoved and WorkloadMoved are nodeHistory.moved and Workload.Moved before the move. cancel restores them.
+	NodeMoved     time.Time `json:"nodeMoved,omitzero"`
+	WorkloadMoved time.Time `json:"workloadMoved,omitzero"`
 	// replacement is the pod in place of the moved one, as it was found last; nil if there was none.
 	replacement *corev1.Pod
 }
@@ -243,8 +244,8 @@ func (h *History) Observe(nodes []LoadedNode, c *api.Configuration) {
 			if n.End.After(of.seen) {
 				of.above++
 			}
-			lasts := of.above >= lasting*c.Refreshes || h.heat.expected(of, excess) > cooled
-			of.hot = of.hot || of.above >= c.Refreshes && lasts
+			stays := of.above >= lasting*c.Refreshes || h.heat.expected(of, excess) > cooled
+			of.hot = of.hot || of.above >= c.Refreshes && stays
 		default: // above what cools a node, but not above the line
 			of.above = 0
 		}
@@ -259,7 +260,7 @@ func (h *History) Begin(m *Move, now time.Time) {
 		h.underWay = map[types.UID]*Moving{}
 	}
 	h.underWay[m.UID] = &Moving{
-		Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved, workloadMovedBefore: h.workloadOf(m.Workload).Moved,
+		Move: *m, Began: now, NodeMoved: h.nodeOf(m.From).moved, WorkloadMoved: h.workloadOf(m.Workload).Moved,
 	}
 	h.moves = append(h.moves, madeMove{now, m.Namespace})
 	h.nodeOf(m.From).moved = now
@@ -358,7 +359,7 @@ func (h *History) podsUnderWay() map[types.UID]bool {
 }
 
 func (h *History) end(r *Record, c *api.Configuration) {
-	r.Known, r.replacement = nil, nil // they are of no use any more
+	r.Known, r.replacement, r.NodeMoved, r.WorkloadMoved = nil, nil, time.Time{}, time.Time{} // they are of no use any more
 	h.records = append(h.records, *r)
 	h.records = h.records[max(0, len(h.records)-maxRecords):]
 	if r.Outcome == Withdrawn {
@@ -384,7 +385,7 @@ func (h *History) cancel(pod types.UID) {
 		return
 	}
 	delete(h.underWay, pod)
-	h.nodeOf(m.From).moved, h.workloadOf(m.Workload).Moved = m.movedBefore, m.workloadMovedBefore
+	h.nodeOf(m.From).moved, h.workloadOf(m.Workload).Moved = m.NodeMoved, m.WorkloadMoved
 	if i := slices.IndexFunc(h.moves, func(made madeMove) bool { // the saved state has whole seconds
 		return made.namespace == m.Namespace && made.at.Unix() == m.Began.Unix()
 	}); i >= 0 {
@@ -465,5 +466,5 @@ func (h *History) forget(now time.Time) {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
 	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })
-	maps.DeleteFunc(h.workloads, func(_ string, w *Workload) bool { return now.Sub(w.Moved) >= max(remembered, 2*longestBar) })
+	maps.DeleteFunc(h.workloads, func(_ string, w *Workload) bool { return now.Sub(w.Moved) >= 2*longestBar })
 }
