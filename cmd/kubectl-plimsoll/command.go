@@ -21,10 +21,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	rebalancerchecks "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
-	rebalance "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
@@ -69,31 +67,33 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	command.SetVersionTemplate("Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n")
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cluster.OptionErrorf("%w", err) })
 	addVerbosity(command.PersistentFlags())
-	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
-		doctor.Command(checks()...),
-		top.Command(kube.Origins),
-		ui.Command(moves(), checks()...),
-		explain.Command(kube.Origins),
+	r := newRooms()
+	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, append([]*cobra.Command{
+		doctor.Command(r.checks...),
+		top.Command(r.moves.Origins),
+		ui.Command(r.moves, r.checks...),
+		explain.Command(r.moves.Origins),
 		whatif.Command(),
 		shadow.Command(),
-		rebalance.Command(),
-	)
+	}, r.commands...)...)
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"},
-		replay.Command(),
+		replay.Command(r.movers...),
 	)
 	return command
 }
 
-// checks returns the checks that capabilities add to doctor, and to the page.
-func checks() []doctor.Supplier {
-	return []doctor.Supplier{
-		rebalancerchecks.Supplier(),
-	}
+// rooms are what capabilities add to commands.
+type rooms struct {
+	commands []*cobra.Command
+	// checks are for doctor and the page, and movers for replay.
+	checks []doctor.Supplier
+	movers []sim.MoverKind
+	moves  ui.Moves
 }
 
-// moves plans moves of pods for the page.
-func moves() ui.Moves {
-	return ui.Moves{AddFile: rebalance.AddFileTo, Check: rebalance.CheckFile, Origins: kube.Origins, Plan: rebalance.PlanJSON}
+func newRooms() (r rooms) {
+	addRebalancer(&r)
+	return r
 }
 
 // addGroup adds commands that the help shows together.

@@ -13,7 +13,7 @@ import (
 
 // TestDocs_Checks expects the docs to name groups and checks that exist.
 func TestDocs_Checks(t *testing.T) {
-	exist := slices.Concat(doctor.Groups(checks()...), doctor.IDs(checks()...))
+	exist := slices.Concat(doctor.Groups(newRooms().checks...), doctor.IDs(newRooms().checks...))
 	for _, command := range documented.Commands(t, "../..") {
 		if _, selected, ok := strings.Cut(command.Text, "doctor --check "); ok {
 			for name := range strings.SplitSeq(selected, ",") {
@@ -29,11 +29,11 @@ func TestDocs_Checks(t *testing.T) {
 func TestDocs_DoctorIDs(t *testing.T) {
 	content := check.Value(os.ReadFile("../../docs/see-why.md"))(t)
 	ids := map[string][]string{}
-	for _, id := range doctor.IDs(checks()...) {
+	for _, id := range doctor.IDs(newRooms().checks...) {
 		group, name, _ := strings.Cut(id, ".")
 		ids[group] = append(ids[group], "`"+name+"`")
 	}
-	for _, group := range doctor.Groups(checks()...) {
+	for _, group := range doctor.Groups(newRooms().checks...) {
 		check.Contains(t, string(content), "| `"+group+"` | "+strings.Join(ids[group], ", ")+" |")
 	}
 }

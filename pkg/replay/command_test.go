@@ -147,8 +147,7 @@ func TestCommand_UsageErrors(t *testing.T) {
 		{"an address without scheme", []string{"--prometheus", "localhost:9090"}, []string{"--prometheus", "http://"}},
 		{"no policy", []string{"--policies", ""}, []string{"--policies", "--config"}},
 		{"a file in no folder", []string{"--save", "/nowhere/x"}, []string{"--save", "/nowhere/x"}},
-		{"an evicted pod that is gone at once", []string{"--termination", "0s"}, []string{"--termination: 0s", "from 30s"}},
-		{"a start of two hours", []string{"--startup", "2h"}, []string{"--startup: 2h", "to 1h"}},
+		{"a mover that there is not", []string{"--policies", "stock+move"}, []string{"--policies", `"stock+move": this program moves no pods; write stock`}},
 		{"no such file", []string{"--load", "/nowhere"}, []string{"--load", "/nowhere"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -158,34 +157,5 @@ func TestCommand_UsageErrors(t *testing.T) {
 			}
 			check.Error(t, err, tc.want...)
 		})
-	}
-}
-
-func TestCommand_Rebalance(t *testing.T) {
-	load, config := check.File(t, "pods.jsonl", twoPods), check.File(t, "config.yaml", profiles)
-	limits := check.File(t, "limits.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: 1\n")
-	out := check.Value(check.Execute(t.Context(), Command(), "--load", load, "--config", config, "--policies", "packing+rebalance",
-		"--rebalancer-config", limits))(t)
-	for _, policy := range []string{"packing", "packing+rebalance"} {
-		check.Contains(t, out, "\n"+policy+" ")
-	}
-	invalid := check.File(t, "invalid.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: -1\n")
-	paused := check.File(t, "paused.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\npaused: true\n")
-	closed := check.File(t, "closed.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"+
-		"windows: [{schedule: 0 0 29 2 *, duration: 1h}]\n")
-	for _, tc := range []struct{ policies, file, want string }{
-		{"stock+rebalance", closed, "--rebalancer-config: windows: none is open during the replay, from 2026-"},
-		{"stock+rebalance", paused, "--rebalancer-config: " + paused + ": paused: true: nothing would move; write false"},
-		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
-		{"packing", limits, `--policies: unknown policy "packing"`},
-		{"stock+magic", limits, `--policies: "stock+magic": nothing moves pods by the name of "magic"; write rebalance`},
-		{"stock+rebalance=1/2", limits, `--policies: "stock+rebalance=1/2": nothing moves pods`},
-		{"stock+rebalance", invalid, "--rebalancer-config: " + invalid + ": maxMovesPerHour: Invalid value: -1: must be in [0, 10000]"},
-		{"stock+rebalance", invalid + "x", "--rebalancer-config: "},
-	} {
-		_, err := check.Execute(t.Context(), Command(), "--load", load, "--config", config, "--policies", tc.policies, "--rebalancer-config", tc.file)
-		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
-			t.Errorf("%s, %s: %v, want %s", tc.policies, tc.file, err, tc.want)
-		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -24,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Options select the pods and the policies.
@@ -112,13 +112,6 @@ func Runs(replays []Options, policies []engine.Policy) (n int) {
 
 // All calls Replay for each of replays. It sets their Policies and Progress; progress must not be nil.
 func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
-	var inputs []*input.Input
-	for i := range replays {
-		inputs = append(inputs, replays[i].Inputs...)
-	}
-	if err := engine.Check(policies, inputs); err != nil {
-		return nil, cluster.OptionErrorf("%w", err)
-	}
 	var reports []*report.Report
 	for i, o := range replays {
 		o.Policies = policies
@@ -132,9 +125,18 @@ func All(ctx context.Context, replays []Options, policies []engine.Policy, progr
 	return reports, nil
 }
 
-// Command returns the command replay.
-func Command() *cobra.Command {
+// Command returns the command replay. Policies may end in the name of a mover, of which there is one at most.
+func Command(movers ...sim.MoverKind) *cobra.Command {
 	s, format := &Selection{}, &output.Flags{}
+	moves, suffix := "", ""
+	for _, mover := range movers {
+		s.Moves.Kind = mover
+		suffix = "; +" + mover.Name + " moves pods"
+		moves = fmt.Sprintf(`
+To move pods off hot nodes too, append +%[1]s to a policy, or to a schedulerName of --config, such as
+stock+%[1]s. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
+`, mover.Name)
+	}
 	command := &cobra.Command{
 		Use:   "replay",
 		Short: "Compare scheduling policies on the same pods",
@@ -148,10 +150,7 @@ Policies beside your own:
   stock       the stock scheduler
   plimsoll    the profile of Plimsoll's chart; left out by default if --config names yours
   clairvoyant knows the future usage of placed pods: a bound for real policies
-
-To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
-stock+rebalance. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
-
+` + moves + `
 To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
 A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,
@@ -178,8 +177,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
 	flags.StringSliceVar(&s.Policies, "policies", engine.BuiltinPolicies(),
-		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; +rebalance moves pods")
-	s.Rebalance.AddFlags(flags)
+		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+suffix)
+	s.Moves.AddFlags(flags)
 	flags.StringVar(&s.Scenario, "scenario", "base",
 		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",

@@ -20,7 +20,7 @@ import (
 // Selection holds the flags that select policies and pods. All errors are of type cluster.OptionError, unless a server failed.
 type Selection struct {
 	Configs, Policies []string
-	Rebalance         engine.Rebalance
+	Moves             engine.Moves
 	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
 	Scenario, Traces string
 	Consecutive      bool
@@ -82,7 +82,7 @@ func (s *Selection) checkHistory() error {
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 	ofGenerated := []string{"scenario", "traces", "consecutive", "seeds", "nodes"}
-	ofPolicies := []string{"config", "policies", "output", "rebalancer-config", "termination", "startup"}
+	ofPolicies := append([]string{"config", "policies", "output"}, s.Moves.Flags()...)
 	for _, rule := range []struct {
 		applies bool
 		reason  string
@@ -96,6 +96,7 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 		}},
 		{s.HTTPConfigFile != "", "--prometheus-http-config-file replaces it", []string{"prometheus-token-file", "prometheus-ca-file"}},
 		{s.Save != "", "--save replays nothing", ofPolicies},
+		{!s.hasMoves(), "no policy of --policies moves pods", s.Moves.Flags()},
 	} {
 		if i := slices.IndexFunc(rule.flags, changed); rule.applies && i >= 0 {
 			return cluster.OptionErrorf("--%s: no effect: %s", rule.flags[i], rule.reason)
@@ -131,8 +132,10 @@ func (s *Selection) ReadPolicies() ([]engine.Policy, error) {
 		}
 		configured = append(configured, read...)
 	}
-	if err := s.Rebalance.Read(); err != nil {
-		return nil, cluster.OptionErrorf("%w", err)
+	if s.hasMoves() {
+		if err := s.Moves.Read(); err != nil {
+			return nil, cluster.OptionErrorf("%w", err)
+		}
 	}
 	for _, name := range s.Policies {
 		named, err := s.policyOf(name, configured)
@@ -155,20 +158,30 @@ func (s *Selection) ReadPolicies() ([]engine.Policy, error) {
 	return policies, nil
 }
 
-// policyOf returns a builtin policy; before +rebalance, also a configured one.
+// policyOf returns a builtin policy; before the name of the mover, also a configured one.
 func (s *Selection) policyOf(name string, configured []engine.Policy) (engine.Policy, error) {
 	at := strings.LastIndex(name, "+")
 	if at < 0 {
 		return engine.BuiltinPolicy(name)
 	}
-	if mover := name[at+1:]; mover != "rebalance" {
-		return engine.Policy{}, fmt.Errorf("%q: nothing moves pods by the name of %q; write rebalance", name, mover)
+	switch kind := s.Moves.Kind.Name; {
+	case kind == "":
+		return engine.Policy{}, fmt.Errorf("%q: this program moves no pods; write %s", name, name[:at])
+	case kind != name[at+1:]:
+		return engine.Policy{}, fmt.Errorf("%q: nothing moves pods by the name of %q; write %s", name, name[at+1:], kind)
 	}
 	if i := slices.IndexFunc(configured, func(p engine.Policy) bool { return p.Name == name[:at] }); i >= 0 {
-		return s.Rebalance.AddTo(configured[i]), nil
+		return s.Moves.AddTo(configured[i]), nil
 	}
 	p, err := engine.BuiltinPolicy(name[:at])
-	return s.Rebalance.AddTo(p), err
+	return s.Moves.AddTo(p), err
+}
+
+// hasMoves reports whether a policy has the mover.
+func (s *Selection) hasMoves() bool {
+	return s.Moves.Kind.Name != "" && slices.ContainsFunc(s.Policies, func(name string) bool {
+		return strings.HasSuffix(name, "+"+s.Moves.Kind.Name)
+	})
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.

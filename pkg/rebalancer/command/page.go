@@ -7,12 +7,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
-// CheckFile fails if the file has no valid configuration.
-func CheckFile(file string) error {
-	_, err := ReadConfiguration(file)
-	return err
-}
-
 // PlanJSON returns the JSON of the command's report, and the command.
 func PlanJSON(
 	ctx context.Context, c *cluster.Connection, of cluster.ConfigurationOptions, source cluster.SourceOptions, file string,

@@ -30,7 +30,7 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		{"no file", "", scheduler, "ns/name", "--config: required; name the file with the RebalancerConfiguration"},
 		{"no file of the scheduler", ownHeader, "", "ns/name", "--scheduler-config: required"},
 		{"a mode", ownHeader + "mode: Move\n", scheduler, "ns/name", `mode: Unsupported value: "Move": supported values: "Plan", "Evict"`},
-		{"a field", ownHeader + "minPodAge: 10x\n", scheduler, "ns/name", "file.yaml: line 3: minPodAge: Invalid value: \"10x\": must be a duration"},
+		{"a field", ownHeader + "minPodAge: 10x\n", scheduler, "ns/name", "file.yaml: line 3: minPodAge: want a duration such as 5m"},
 		{"files in the wrong order", scheduler, ownHeader, "ns/name", `kind: Unsupported value: "KubeSchedulerConfiguration"`},
 		{"a plugin", ownHeader, strings.Replace(scheduler, "LoadPacking", "LoadPaking", 1), "ns/name", "TargetLoadPaking"},
 		{

@@ -51,7 +51,7 @@ type engine struct {
 	figures   *figures
 	future    *future
 	// mover is nil if no pods move.
-	mover *rebalancing
+	mover *moving
 
 	nodes  []nodeState
 	nodeOf map[string]int
@@ -142,8 +142,8 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	if err != nil {
 		return nil, err
 	}
-	if policy.rebalance != nil {
-		e.mover, err = policy.rebalance.start(ctx, e)
+	if policy.moves != nil {
+		e.mover, err = e.newMoving(ctx)
 	}
 	return e, err
 }

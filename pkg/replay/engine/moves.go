@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -20,10 +19,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 const (
@@ -32,66 +29,53 @@ const (
 	maxMoveCost    = time.Hour
 )
 
-// Rebalance moves pods off hot nodes as Plimsoll's rebalancer does.
-type Rebalance struct {
-	file string
+// Moves lets a mover evict pods.
+type Moves struct {
+	Kind sim.MoverKind
 	// An evicted pod still uses its source for termination, and serves nobody. Its replacement runs startup later, at the earliest.
 	termination, startup time.Duration
-	c                    *api.Configuration
+	file                 string
+	start                func(sim.MoverInput) sim.Mover
 }
 
-// AddFlags adds the flags of moves.
-func (r *Rebalance) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.file, "rebalancer-config", "", "RebalancerConfiguration of policies that end in "+report.Rebalanced)
-	flags.DurationVar(&r.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
-	flags.DurationVar(&r.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
+// AddFlags adds the flags of moves, unless there are none.
+func (m *Moves) AddFlags(flags *pflag.FlagSet) {
+	if m.Kind.Name == "" {
+		return
+	}
+	flags.StringVar(&m.file, m.Kind.Flag, "", m.Kind.Usage)
+	flags.DurationVar(&m.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
+	flags.DurationVar(&m.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 }
+
+// Flags returns the names of the flags.
+func (m *Moves) Flags() []string { return []string{m.Kind.Flag, "termination", "startup"} }
 
 // Read reads and checks the values of the flags. Errors name the flag.
-func (r *Rebalance) Read() (err error) {
+func (m *Moves) Read() (err error) {
 	switch {
-	case r.termination < input.Tick || r.termination > maxMoveCost:
-		return fmt.Errorf("--termination: %v; write from %v to %v", r.termination, input.Tick, maxMoveCost)
-	case r.startup < 0 || r.startup > maxMoveCost:
-		return fmt.Errorf("--startup: %v; write from 0s to %v", r.startup, maxMoveCost)
+	case m.termination < input.Tick || m.termination > maxMoveCost:
+		return fmt.Errorf("--termination: %v; write from %v to %v", m.termination, input.Tick, maxMoveCost)
+	case m.startup < 0 || m.startup > maxMoveCost:
+		return fmt.Errorf("--startup: %v; write from 0s to %v", m.startup, maxMoveCost)
 	}
-	if r.c, err = plan.ReadConfiguration(r.file); err != nil {
-		return fmt.Errorf("--rebalancer-config: %w", err)
-	}
-	if r.c.Paused {
-		return fmt.Errorf("--rebalancer-config: %s: paused: true: nothing would move; write false", r.file)
-	}
-	return nil
+	m.start, err = m.Kind.Open(m.file)
+	return err
 }
 
 // AddTo returns the policy with moves. It follows Read.
-func (r *Rebalance) AddTo(p Policy) Policy {
-	p.Name, p.rebalance = p.Name+report.Rebalanced, r
+func (m *Moves) AddTo(p Policy) Policy {
+	p.Name, p.moves = p.Name+"+"+m.Kind.Name, m
 	return p
 }
 
-// check fails if no window is open in any input.
-func (r *Rebalance) check(inputs []*input.Input) error {
-	if slices.ContainsFunc(inputs, r.movesIn) {
-		return nil
-	}
-	begin, end := inputs[0].Start.UTC(), inputs[0].Start.Add(inputs[0].Length).UTC()
-	return fmt.Errorf("--rebalancer-config: windows: none is open during the replay, from %s to %s: nothing would move; "+
-		"change a schedule", begin.Format(time.RFC3339), end.Format(time.RFC3339))
-}
-
-func (r *Rebalance) movesIn(in *input.Input) bool {
-	next := r.c.NextOpening(in.Start)
-	return r.c.Open(in.Start) || !next.IsZero() && next.Before(in.Start.Add(in.Length))
-}
-
-// rebalancing moves pods as the rebalancer does.
-type rebalancing struct {
+// moving moves pods as the mover decides.
+type moving struct {
 	*engine
-	*Rebalance
-	load    explain.LoadReader
-	history plan.History
-	// underWay are the moves by the pod's index.
+	*Moves
+	mover sim.Mover
+	load  explain.LoadReader
+	// underWay are the last moves by the pod's index.
 	underWay map[int]underWay
 	// departures are the nodes that a pod was moved off, by its index.
 	departures map[int][]departure
@@ -101,8 +85,7 @@ type rebalancing struct {
 }
 
 type underWay struct {
-	plan.Move
-	until time.Time
+	evicted types.UID
 	// mark is negative if figures do not cover the eviction.
 	mark int
 }
@@ -118,20 +101,26 @@ type terminating struct {
 	index, node, until int
 }
 
-func (r *Rebalance) start(ctx context.Context, e *engine) (*rebalancing, error) {
-	m := &rebalancing{engine: e, Rebalance: r, underWay: map[int]underWay{}, departures: map[int][]departure{}}
+func (e *engine) newMoving(ctx context.Context) (*moving, error) {
+	m := &moving{engine: e, Moves: e.policy.moves, underWay: map[int]underWay{}, departures: map[int][]departure{}}
 	if readers := e.scheduler.LoadReaders(e.policy.schedulerName()); len(readers) > 0 {
 		m.load = readers[0]
-		return m, nil
+	} else {
+		minutes := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Minute} }
+		spec := config.LoadSpec{
+			Window: minutes(5), MaxAge: minutes(5),
+			RefreshInterval: metav1.Duration{Duration: input.Tick}, // moves end before the next refresh
+		}
+		reader, err := e.provider.Open(ctx, nil, reading.ForLoad(spec, podusage.ByRequests{}))
+		if err != nil {
+			return nil, err
+		}
+		m.load = &measuredLoad{reader}
 	}
-	minutes := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Minute} }
-	spec := config.LoadSpec{
-		Window: minutes(5), MaxAge: minutes(5),
-		RefreshInterval: metav1.Duration{Duration: input.Tick}, // moves end before the next refresh
-	}
-	reader, err := e.provider.Open(ctx, nil, reading.ForLoad(spec, podusage.ByRequests{}))
-	m.load = &measuredLoad{reader}
-	return m, err
+	m.mover = m.start(sim.MoverInput{
+		Scheduler: e.scheduler, SchedulerName: e.policy.schedulerName(), Load: m.load, Usage: m.usageOf,
+	})
+	return m, nil
 }
 
 // measuredLoad reads the load for a policy whose profile reads none.
@@ -152,56 +141,27 @@ func (l *measuredLoad) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain
 
 // move plans at the start of the tick, with the newest load, and evicts. Decisions follow decideAfter later. As a controller does,
 // it creates replacements at once.
-func (m *rebalancing) move(ctx context.Context, tick int) error {
+func (m *moving) move(ctx context.Context, tick int) error {
 	if tick == 0 {
 		return nil
 	}
 	if err := m.endTerminating(tick); err != nil {
 		return err
 	}
-	now := m.clock.Now()
-	for _, i := range slices.Sorted(maps.Keys(m.underWay)) {
-		if u := m.underWay[i]; now.After(u.until) {
-			m.history.End(ctx, m.cluster(), m.c, u.UID, nil)
-			delete(m.underWay, i)
-		}
-	}
-	moves, err := m.plan(ctx)
+	pods, err := m.mover.Moves(ctx, m.clock.Now())
 	if err != nil {
 		return err
 	}
-	for i := range moves {
-		if err := m.evict(&moves[i], tick); err != nil {
+	for _, pod := range pods {
+		if err := m.evict(pod, tick); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *rebalancing) plan(ctx context.Context) ([]plan.Move, error) {
-	nodes, err := plan.Look(ctx, m.scheduler, m.load, m.c)
-	if err != nil {
-		return nil, err
-	}
-	m.history.Observe(nodes, m.c)
-	p, err := plan.Make(ctx, m.cluster(), &m.history, m.c)
-	if err != nil {
-		return nil, err
-	}
-	if stop, _ := m.history.StoppedBy(m.clock.Now(), m.c); stop != "" {
-		return nil, nil
-	}
-	return p.Moves, nil
-}
-
-func (m *rebalancing) cluster() plan.Cluster {
-	return plan.Cluster{
-		Scheduler: m.scheduler, SchedulerNames: []string{m.policy.schedulerName()}, Load: m.load, Now: m.clock.Now(), Usage: m.usageOf,
-	}
-}
-
 // usageOf returns the mean usage of a running pod over the window that nodes are compared by; false before its first tick.
-func (m *rebalancing) usageOf(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
+func (m *moving) usageOf(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
 	i := m.runningPod(pod.Spec.NodeName, pod.UID)
 	if i < 0 {
 		return a, false
@@ -215,7 +175,7 @@ func (m *rebalancing) usageOf(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
 	return a, first < m.measured.ticks
 }
 
-func (m *rebalancing) endTerminating(tick int) error {
+func (m *moving) endTerminating(tick int) error {
 	for len(m.terminating) > 0 && m.terminating[0].until <= tick {
 		t := m.terminating[0]
 		m.terminating = m.terminating[1:]
@@ -229,7 +189,7 @@ func (m *rebalancing) endTerminating(tick int) error {
 }
 
 // runningPod returns the index of a pod that runs on the node; -1 if none does.
-func (m *rebalancing) runningPod(node string, uid types.UID) int {
+func (m *moving) runningPod(node string, uid types.UID) int {
 	running := m.nodes[m.nodeOf[node]].running
 	at := slices.IndexFunc(running, func(i int) bool { return m.pods[i].object.UID == uid })
 	if at < 0 {
@@ -239,11 +199,12 @@ func (m *rebalancing) runningPod(node string, uid types.UID) int {
 }
 
 // evict evicts the pod, and creates its replacement with the rest of its lifetime.
-func (m *rebalancing) evict(move *plan.Move, tick int) error {
-	now, node, i := m.clock.Now(), m.nodeOf[move.From], m.runningPod(move.From, move.UID)
+func (m *moving) evict(pod *corev1.Pod, tick int) error {
+	from, i := pod.Spec.NodeName, m.runningPod(pod.Spec.NodeName, pod.UID)
 	if i < 0 {
-		return fmt.Errorf("evict %s/%s: it does not run on %s", move.Namespace, move.Pod, move.From)
+		return fmt.Errorf("evict %s/%s: it does not run on %s", pod.Namespace, pod.Name, from)
 	}
+	now, node := m.clock.Now(), m.nodeOf[from]
 	n, p := &m.nodes[node], &m.pods[i]
 	m.flush(i)
 	n.running = slices.DeleteFunc(n.running, func(other int) bool { return other == i })
@@ -259,9 +220,8 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	}
 	gone := tick + input.Ticks(m.termination)
 	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
-	m.history.Begin(move, now)
-	m.departures[i] = append(m.departures[i], departure{move.From, now})
-	u := underWay{Move: *move, until: now.Add(m.c.ReplacementTimeout.Duration), mark: -1}
+	m.departures[i] = append(m.departures[i], departure{from, now})
+	u := underWay{pod.UID, -1}
 	if m.counts(tick) {
 		u.mark = m.figures.Moves
 		m.figures.Moves++
@@ -273,21 +233,23 @@ func (m *rebalancing) evict(move *plan.Move, tick int) error {
 	p.object = m.templates[m.Pods[i].Workload].pod(i, now)
 	suffix := "-r" + strconv.Itoa(p.restarts)
 	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
-	m.history.Place(move.UID, p.object)
+	m.mover.Placed(pod.UID, p.object)
 	return nil
 }
 
 // replacements returns the pods evicted since the last call, which wait for a node again.
-func (m *rebalancing) replacements() []int {
+func (m *moving) replacements() []int {
 	evicted := m.evicted
 	m.evicted = nil
 	return evicted
 }
 
 // bound notes where the replacement was placed.
-func (m *rebalancing) bound(i int, node string) {
+func (m *moving) bound(i int, node string) {
 	u, ok := m.underWay[i]
-	m.history.Place(u.UID, m.pods[i].object)
+	if ok {
+		m.mover.Placed(u.evicted, m.pods[i].object)
+	}
 	if !ok || u.mark < 0 {
 		return
 	}
@@ -298,12 +260,12 @@ func (m *rebalancing) bound(i int, node string) {
 }
 
 // started ends the move of a pod that runs again.
-func (m *rebalancing) started(ctx context.Context, i int) {
+func (m *moving) started(ctx context.Context, i int) {
 	u, ok := m.underWay[i]
 	if !ok {
 		return
 	}
-	if m.history.End(ctx, m.cluster(), m.c, u.UID, m.pods[i].object) == plan.Landed && u.mark >= 0 {
+	if m.mover.Ready(ctx, u.evicted, m.pods[i].object, m.clock.Now()) && u.mark >= 0 {
 		m.figures.Landed++
 	}
 	delete(m.underWay, i)

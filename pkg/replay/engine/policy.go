@@ -12,7 +12,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/manifests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
@@ -21,22 +20,10 @@ type Policy struct {
 	Name string
 	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
-	// rebalance moves pods; nil if none move.
-	rebalance *Rebalance
+	// moves is nil if no pods move.
+	moves *Moves
 	// power may be nil.
 	power config.PowerModels
-}
-
-// Check fails if a policy moves pods, and no window for that is open in any input. Errors name the flag.
-func Check(policies []Policy, inputs []*input.Input) error {
-	for i := range policies {
-		if r := policies[i].rebalance; r != nil {
-			if err := r.check(inputs); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // WithPowerModels gives all policies the power models of the first that has some. So their energy can be compared.
