@@ -1116,7 +1116,7 @@ func TestState_Bounded(t *testing.T) {
 		w.history.end(&Record{Moving: *moving, Outcome: NotReady, Ended: now, Replacement: long + long, ReplacementUID: uid}, w.Config)
 	}
 	for i := range 1000 {
-		w.history.breaker.rest(fmt.Sprintf("%063d", i), now.Add(time.Duration(i)*time.Second))
+		noteUntil(&w.history.breaker.Namespaces, fmt.Sprintf("%063d", i), now.Add(time.Duration(i)*time.Second))
 	}
 	check.OK(t, w.save(t.Context()))
 	if len(w.state) > 1<<20-64<<10 {

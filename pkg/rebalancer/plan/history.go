@@ -140,13 +140,6 @@ type breaker struct {
 	Namespaces map[string]time.Time `json:"namespaces,omitempty"`
 }
 
-func (b *breaker) rest(namespace string, until time.Time) {
-	if b.Namespaces == nil {
-		b.Namespaces = map[string]time.Time{}
-	}
-	b.Namespaces[namespace] = until
-}
-
 type nodeHistory struct {
 	// above counts the consecutive looks above the line, of measurements up to seen.
 	above int
@@ -395,11 +388,11 @@ func (h *History) cancel(pod types.UID) {
 
 func (h *History) refuse(pod types.UID, now time.Time) { noteUntil(&h.refused, pod, now.Add(firstBar)) }
 
-func noteUntil(pods *map[types.UID]time.Time, pod types.UID, until time.Time) {
-	if *pods == nil {
-		*pods = map[types.UID]time.Time{}
+func noteUntil[K comparable](notes *map[K]time.Time, key K, until time.Time) {
+	if *notes == nil {
+		*notes = map[K]time.Time{}
 	}
-	(*pods)[pod] = until
+	(*notes)[key] = until
 }
 
 // count counts a failure for the circuit breaker. Failures of one namespace stop only moves of its pods, because its tenant can
@@ -407,7 +400,7 @@ func noteUntil(pods *map[types.UID]time.Time, pod types.UID, until time.Time) {
 func (h *History) count(r *Record, c *api.Configuration) {
 	until := r.Ended.Add(c.BreakerDuration.Duration)
 	if len(h.failures(r.Namespace)) >= c.BreakerFailures {
-		h.breaker.rest(r.Namespace, until)
+		noteUntil(&h.breaker.Namespaces, r.Namespace, until)
 	}
 	all := h.failures("")
 	if len(all) >= c.BreakerFailures && slices.ContainsFunc(all, func(other *Record) bool {

@@ -431,20 +431,17 @@ func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource loa
 		}
 		found = append(found, c)
 	}
-	wasTried := func(c *candidate) int {
+	rank := func(c *candidate) (last int) {
 		if _, ok := p.history.tried[c.pod.UID]; ok && len(found) > p.c.SimulationsPerNode {
-			return 1
+			last = 2
 		}
-		return 0
-	}
-	hasLandedHot := func(c *candidate) int {
 		if p.landedHot[workloadOf(c.pod, metav1.GetControllerOfNoCopy(c.pod))] {
-			return 1
+			last++
 		}
-		return 0
+		return last
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(wasTried(&a)-wasTried(&b), hasLandedHot(&a)-hasLandedHot(&b),
+		return cmp.Or(rank(&a)-rank(&b),
 			cmp.Compare(b.relief/b.disruption, a.relief/a.disruption),
 			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})

@@ -89,7 +89,7 @@ func (h *History) state(part int) *State {
 		return cmp.Or(h.breaker.Namespaces[b].Compare(h.breaker.Namespaces[a]), cmp.Compare(a, b))
 	})
 	for _, namespace := range resting[:min(len(resting), maxResting)] {
-		s.Breaker.rest(namespace, h.breaker.Namespaces[namespace])
+		noteUntil(&s.Breaker.Namespaces, namespace, h.breaker.Namespaces[namespace])
 	}
 	s.UnderWay = h.moving()
 	s.Records = h.records[max(0, len(h.records)-maxRecords/part):]
