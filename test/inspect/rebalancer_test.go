@@ -301,7 +301,6 @@ func TestRebalancer(t *testing.T) {
 	})
 	pause(t, false)
 	r.stays("no scheduler", stopped("SchedulerDown"))
-	plans("Moves wait (SchedulerDown): the scheduler is down: it last renewed the Lease kube-system/kube-scheduler at ")
 
 	budgets := shared.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
 	_, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{ // its status allows none

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -100,7 +99,7 @@ func ReadConfiguration(file string) (*api.Configuration, error) {
 }
 
 // Run plans moves in the cluster. It reads the load once, so one refresh makes a node hot. The state of an installed rebalancer
-// and the scheduler's lease tell why moves wait.
+// tells why moves wait.
 func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
 	configuration, err := ReadConfiguration(r.Rebalancer)
 	if err != nil {
@@ -137,12 +136,13 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	var notes []string
 	cluster.Usage, notes = usage(ctx, opened, report.Profile)
 	report.Notes = append(report.Notes, notes...)
-	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
-	executor := &plan.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
-	if executor.Store, err = storeOf(ctx, c.Client); err != nil {
+	store := &kube.Store{Client: c.Client}
+	executor := &plan.Executor{World: snapshot{cluster}, Store: store, Clock: clock.RealClock{}, Config: configuration}
+	if held, err := kube.FindState(ctx, c.Client); err != nil {
 		report.Notes = append(report.Notes,
 			fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
-		executor.Store = kube.NoStore{}
+	} else if held != nil {
+		store.Namespace, store.Name = held.Namespace, held.Name
 	}
 	status, err := executor.Preview(ctx)
 	if err != nil {
@@ -153,56 +153,19 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	return report, nil
 }
 
-// leaseOf returns the lease of the scheduler; nil without leader election.
-func leaseOf(client kubernetes.Interface, own *cluster.Configuration) *kube.Lease {
-	election := own.Decoded.LeaderElection
-	if own.Workload != nil {
-		election = own.Workload.LeaderElection(own.Decoded)
-	}
-	if !election.LeaderElect {
-		return nil
-	}
-	return &kube.Lease{Client: client, Clock: clock.RealClock{}, Namespace: election.ResourceNamespace, Name: election.ResourceName}
-}
-
-// storeOf returns the state of the rebalancer that is installed; without one, an empty state.
-func storeOf(ctx context.Context, client kubernetes.Interface) (plan.Store, error) {
-	held, err := kube.FindState(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	if held == nil {
-		return kube.NoStore{}, nil
-	}
-	return &kube.Store{Client: client, Namespace: held.Namespace, Name: held.Name}, nil
-}
-
 // snapshot is a cluster at one moment.
-type snapshot struct {
-	cluster plan.Cluster
-	// lease may be nil. The report notes if it cannot be read.
-	lease  *kube.Lease
-	report *Report
-}
+type snapshot struct{ cluster plan.Cluster }
 
-var _ plan.World = &snapshot{}
+var _ plan.World = snapshot{}
 
-func (s *snapshot) Cluster(context.Context) (plan.Cluster, error) { return s.cluster, nil }
+func (s snapshot) Cluster(context.Context) (plan.Cluster, error) { return s.cluster, nil }
 
-func (s *snapshot) Pods(namespace string) ([]*corev1.Pod, error) {
+func (s snapshot) Pods(namespace string) ([]*corev1.Pod, error) {
 	return s.cluster.Scheduler.Informers().Core().V1().Pods().Lister().Pods(namespace).List(labels.Everything())
 }
 
-func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
-	if s.lease == nil {
-		return "", nil
-	}
-	why, err := s.lease.Down(ctx)
-	if err != nil {
-		s.report.Notes = append(s.report.Notes, fmt.Sprintf("Cannot tell whether the scheduler runs: %v", text.ExcerptError(err)))
-	}
-	return why, nil
-}
+// SchedulerDown leaves it to doctor to tell of a scheduler that is down.
+func (snapshot) SchedulerDown(context.Context) (string, error) { return "", nil }
 
 // usage returns the measured usage of pods, from the source of the profile, and what could not be read. Without a source that
 // works, it is nil.

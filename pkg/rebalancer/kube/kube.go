@@ -85,7 +85,7 @@ func ParseState(value string) (types.NamespacedName, error) {
 // stateKey is the key of the state in the ConfigMap.
 const stateKey = "state.json"
 
-// Store keeps the state in a ConfigMap that exists. Use it by one goroutine at a time.
+// Store keeps the state in a ConfigMap that exists. Without a name, the state is empty. Use it by one goroutine at a time.
 type Store struct {
 	Client          kubernetes.Interface
 	Namespace, Name string
@@ -96,6 +96,9 @@ type Store struct {
 var _ plan.Store = &Store{}
 
 func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error) {
+	if s.Name == "" {
+		return nil, false, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s.held, err = s.Client.CoreV1().ConfigMaps(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
@@ -190,15 +193,6 @@ func (s *Store) Save(ctx context.Context, state []byte) error {
 	s.held = saved
 	return nil
 }
-
-// NoStore has an empty state, and keeps none.
-type NoStore struct{}
-
-var _ plan.Store = NoStore{}
-
-func (NoStore) Load(context.Context) (state []byte, paused bool, err error) { return nil, false, nil }
-
-func (NoStore) Save(context.Context, []byte) error { return nil }
 
 // Lease is the scheduler's.
 type Lease struct {
