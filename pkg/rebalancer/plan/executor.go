@@ -111,13 +111,11 @@ type Executor struct {
 
 	history History
 	// saved is the stored state, and paused the operator's pause, at the last look.
-	saved  []byte
-	paused bool
-	loaded bool
-	// unanswered says that the API server did not answer the last look for the scheduler.
-	unanswered bool
-	plan       *Plan
-	planned    time.Time // when the plan was made
+	saved   []byte
+	paused  bool
+	loaded  bool
+	plan    *Plan
+	planned time.Time // when the plan was made
 }
 
 // Step ends moves whose replacement is ready or late. Then it begins one move at most. refreshed says that the load was read anew.
@@ -567,9 +565,6 @@ func (e *Executor) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.noteOutage(ctx); err != nil {
-		return err
-	}
 	for _, m := range e.history.moving() {
 		r, failed := e.outcome(ctx, m, pods[m.Namespace])
 		if err = errors.Join(err, failed); failed != nil || r == nil {
@@ -589,25 +584,6 @@ func (e *Executor) settle(ctx context.Context) error {
 		e.Observer.Ended(r)
 	}
 	return err
-}
-
-// noteOutage notes the moves whose replacement no scheduler places now: they have the time for that anew. An API
-// server that did not answer the last look counts as an outage, too.
-func (e *Executor) noteOutage(ctx context.Context) error {
-	if len(e.history.underWay) == 0 {
-		return nil
-	}
-	why, err := e.World.SchedulerDown(ctx)
-	before := e.unanswered
-	if e.unanswered = err != nil; err != nil {
-		return fmt.Errorf("look for the scheduler: %w", err)
-	}
-	for _, m := range e.history.underWay {
-		if (why != "" || before) && !m.isPlaced() {
-			m.Unscheduled = e.Clock.Now()
-		}
-	}
-	return nil
 }
 
 // outcome returns how the move ended; nil if it is under way.
@@ -633,19 +609,11 @@ func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (
 			e.history.land(ctx, cluster, e.Config, r)
 		}
 		return r, err
-	case now.Sub(m.waitsFrom()) < e.Config.ReplacementTimeout.Duration:
+	case now.Sub(m.Began) < m.Ending+e.Config.ReplacementTimeout.Duration:
 		return nil, nil
 	}
 	r.Outcome = NotReady
 	return r, e.excuse(ctx, r, pods)
-}
-
-// waitsFrom returns when the replacement could be created and placed.
-func (m *Moving) waitsFrom() time.Time {
-	if from := m.Began.Add(m.Ending); from.After(m.Unscheduled) {
-		return from
-	}
-	return m.Unscheduled
 }
 
 // waitFor extends the move while the moved pod ends. The pod may be nil.

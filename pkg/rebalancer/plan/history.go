@@ -58,8 +58,6 @@ type Moving struct {
 	Controlled bool `json:"controlled,omitempty"`
 	// Ending is how long after Began the evicted pod was still terminating without a replacement. It starts as the grace period.
 	Ending time.Duration `json:"ending,omitempty"`
-	// Unscheduled is the last time when the replacement had no node and no scheduler ran.
-	Unscheduled time.Time `json:"unscheduled,omitzero"`
 	// NodeMoved and WorkloadMoved are nodeHistory.moved and Workload.Moved before the move. cancel restores them.
 	NodeMoved     time.Time `json:"nodeMoved,omitzero"`
 	WorkloadMoved time.Time `json:"workloadMoved,omitzero"`
