@@ -134,7 +134,7 @@ func Command(movers ...sim.MoverKind) *cobra.Command {
 		suffix = "; +" + mover.Name + " moves pods"
 		moves = fmt.Sprintf(`
 To move pods off hot nodes too, append +%[1]s to a policy, or to a schedulerName of --config, such as
-stock+%[1]s. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
+plimsoll+%[1]s. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
 `, mover.Name)
 	}
 	command := &cobra.Command{

@@ -142,6 +142,7 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	if err != nil {
 		return nil, err
 	}
+	e.figures.ReadsLoad = len(e.scheduler.LoadReaders(policy.schedulerName())) > 0
 	if policy.moves != nil {
 		e.mover, err = e.newMoving(ctx)
 	}

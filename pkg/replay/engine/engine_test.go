@@ -79,6 +79,20 @@ func TestReplay_CountsTheLastHours(t *testing.T) {
 	}
 }
 
+// Of 73 hours of a node at 90 %, 63 are counted: two days, and 15 hours of the third. Of 59 hours, 11 are of the second day.
+func TestReplay_CountsDays(t *testing.T) {
+	in := tiny([]input.Workload{{Namespace: "n", Name: "w"}}, steady(0, 0, 100*time.Hour, 900))
+	for counted, want := range map[time.Duration][]float64{
+		63 * time.Hour: {24 * 60, 24 * 60, 15 * 60}, 59 * time.Hour: {24 * 60, 35 * 60}, 20 * time.Minute: {20},
+	} {
+		in.Counted, in.Length = counted, counted+10*time.Hour
+		run := replayOne(t, in, policy(t, report.Stock))
+		check.Equal(t, fmt.Sprint("hot minutes by day of ", counted), want, run.HotByDay)
+		check.Equal(t, "stock reads load", false, run.ReadsLoad)
+	}
+	check.Equal(t, "PredictedPeak reads load", true, replayOne(t, in, predictedPeak(t)).ReadsLoad)
+}
+
 func TestClairvoyant_AvoidsPeaksToCome(t *testing.T) {
 	workloads := []input.Workload{{Namespace: "n", Name: "later"}, {Namespace: "n", Name: "now"}, {Namespace: "n", Name: "new"}}
 	// At first the one uses 10 % and the other 60 %; after five minutes it is the other way round.

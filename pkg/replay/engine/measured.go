@@ -165,38 +165,37 @@ type figures struct {
 	// nodes is the number of counted node-ticks.
 	nodes     int
 	histogram [bins + 1]int
-	// hotTicks and severeTicks are node-ticks; unserved is in milliCPU·ticks.
-	hotTicks, severeTicks int
-	unserved              float64
 	// power has the power model of each node; nil for one without.
 	power []*config.PowerModel
 }
 
 func newFigures(in *input.Input) *figures {
-	return &figures{Run: report.Run{Name: in.Name, Seed: in.Seed}, power: make([]*config.PowerModel, len(in.Nodes))}
+	days := max(int(math.Round(float64(in.Counted)/float64(input.Day))), 1)
+	return &figures{
+		Run: report.Run{Name: in.Name, Seed: in.Seed, HotByDay: make([]float64, days)}, power: make([]*config.PowerModel, len(in.Nodes)),
+	}
 }
 
 // node counts a node's CPU demand during the tick, in milliCPU.
 func (f *figures) node(i int, capacity, cpu float64) {
 	u := cpu / capacity
-	f.nodes++
 	f.histogram[min(int(u*1000), bins)]++
 	if model := f.power[i]; model != nil {
 		f.EnergyHours += model.Power(100*min(u, 1)) * input.Tick.Hours()
 	}
-	f.unserved += max(cpu-capacity, 0)
+	f.UnservedCoreHours += max(cpu-capacity, 0) / 1000 * input.Tick.Hours()
 	if u > report.SevereAbove {
-		f.severeTicks++
+		f.SevereMinutes += input.Tick.Minutes()
 	}
 	if u > load.Hot {
-		f.hotTicks++
+		f.HotMinutes += input.Tick.Minutes()
+		day := f.nodes / len(f.power) / input.Ticks(input.Day) // the rest of a day, if less than a half, is of the day before
+		f.HotByDay[min(day, len(f.HotByDay)-1)] += input.Tick.Minutes()
 	}
+	f.nodes++
 }
 
 func (f *figures) run(e *engine) report.Run {
-	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
-	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
-	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
 	f.P99Utilization = f.percentile(0.99)
 	f.Pending = len(e.waiting)
 	return f.Run

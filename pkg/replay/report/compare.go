@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Hot is the figure that policies are ranked by.
@@ -38,14 +40,11 @@ func (r *Report) Runs() int {
 	return len(r.Policies[0].Runs)
 }
 
-// Best returns the policy with the fewest hot node-minutes, without clairvoyant; nil if there is no other.
-func (r *Report) Best() *PolicyReport { return r.bestBut(nil) }
-
-func (r *Report) bestBut(without *PolicyReport) *PolicyReport {
+// best returns the policy of a kind with the fewest hot node-minutes, or nil.
+func (r *Report) best(isKind func(*PolicyReport) bool) *PolicyReport {
 	var best *PolicyReport
 	for i := range r.Policies {
-		p := &r.Policies[i]
-		if !p.clairvoyant() && p != without && (best == nil || p.total(Hot) < best.total(Hot)) {
+		if p := &r.Policies[i]; isKind(p) && (best == nil || p.total(Hot) < best.total(Hot)) {
 			best = p
 		}
 	}
@@ -55,6 +54,10 @@ func (r *Report) bestBut(without *PolicyReport) *PolicyReport {
 // clairvoyant reports whether the policy knows the future, with the rebalancer or without: a bound, and no policy to choose.
 func (p *PolicyReport) clairvoyant() bool {
 	return strings.TrimSuffix(p.Name, Rebalanced) == Clairvoyant
+}
+
+func (p *PolicyReport) readsLoad() bool {
+	return slices.ContainsFunc(p.Runs, func(r Run) bool { return r.ReadsLoad })
 }
 
 func (p *PolicyReport) total(value func(*Run) float64) float64 {
@@ -77,42 +80,26 @@ func (p *PolicyReport) Summary(value func(*Run) float64) (mean, low, high float6
 	return p.total(value) / float64(max(len(p.Runs), 1)), low, high
 }
 
-// ratio returns the ratio of both policies' sums; false if there is none.
-func (p *PolicyReport) ratio(to *PolicyReport, value func(*Run) float64) (float64, bool) {
-	if to == nil || to.total(value) == 0 {
-		return 0, false
-	}
-	return p.total(value) / to.total(value), true
-}
-
 // Compared compares both policies' sums over the runs, such as "63 % fewer" or "2.3 times as many"; empty if it cannot.
 func (p *PolicyReport) Compared(to *PolicyReport, value func(*Run) float64) string {
-	amount, _ := p.compare(to, value)
-	return amount
-}
-
-// ComparedTo is Compared with the name of the other, such as "63 % fewer than stock".
-func (p *PolicyReport) ComparedTo(to *PolicyReport, value func(*Run) float64) string {
-	if amount, word := p.compare(to, value); amount != "" {
-		return amount + " " + word + " " + to.Name
+	if to == nil || p == to || to.total(value) == 0 {
+		return ""
 	}
-	return ""
+	return compared(p.total(value) / to.total(value))
 }
 
-func (p *PolicyReport) compare(to *PolicyReport, value func(*Run) float64) (amount, word string) {
-	ratio, ok := p.ratio(to, value)
-	percent := int(math.Round(100 * math.Abs(ratio-1)))
-	switch {
-	case !ok || p == to:
-		return "", ""
+func compared(ratio float64) string {
+	switch percent := math.Round(100 * math.Abs(ratio-1)); {
+	case math.IsInf(ratio, 1):
+		return "some where stock has none"
 	case percent == 0:
-		return "as many", "as"
+		return "as many"
 	case ratio < 1:
-		return fmt.Sprintf("%d %% fewer", percent), "than"
+		return fmt.Sprintf("%.0f %% fewer", percent)
 	case ratio < 2:
-		return fmt.Sprintf("%d %% more", percent), "than"
+		return fmt.Sprintf("%.0f %% more", percent)
 	}
-	return Number(ratio, 1) + " times as many", "as"
+	return Number(ratio, 1) + " times as many"
 }
 
 // Number writes v with a fixed number of decimals and thousands separators.
@@ -125,6 +112,8 @@ const (
 	noiseBound = 0.10
 	// minHotMinutes is the sum over all runs that a comparison needs. With a lower sum, one pod makes the difference.
 	minHotMinutes = 100
+	// pendingBound is the share of pods that a policy may leave pending beyond those of stock: pods without a node heat none.
+	pendingBound = 0.01
 	// lastingHeat is the autocorrelation from which moves are worth it. PlanetLab's is 0.07 to 0.15, and moves take off a seventh of
 	// what placement leaves. Bitbrains' is about 0.9, and they take off up to a half.
 	lastingHeat = 0.5
@@ -153,50 +142,91 @@ func (r *Report) lasts() bool {
 // Recommendation tells which policy to choose, whether to move pods, what that gains over stock, and how certain it is. It is empty
 // without another policy than stock to compare.
 func (r *Report) Recommendation() string {
-	stock, best := r.Policy(Stock), r.Best()
-	if stock == nil || r.bestBut(stock) == nil {
+	stock := r.Policy(Stock)
+	if stock == nil || r.best(func(p *PolicyReport) bool { return p != stock && !p.clairvoyant() }) == nil {
 		return ""
 	}
+	best := r.best(func(p *PolicyReport) bool { return !p.clairvoyant() && r.refusal(p) == "" })
 	name, moves := strings.CutSuffix(best.Name, Rebalanced)
-	if placed := r.Policy(name); moves && placed != nil && withinNoise(best, placed) {
+	if placed := r.Policy(name); moves && placed != nil && r.refusal(placed) == "" && withinNoise(best, placed) {
 		best, moves = placed, false
 	}
+	advice := "Recommendation: "
 	switch {
 	case r.tooFewHot():
-		return fmt.Sprintf("Recommendation: stay with stock: fewer than %d hot node-minutes are too few to gain from.", minHotMinutes)
+		return advice + fmt.Sprintf("stay with stock: fewer than %d hot node-minutes are too few to gain from.", minHotMinutes)
 	case withinNoise(best, stock):
-		return "Recommendation: stay with stock: no policy has fewer hot node-minutes beyond noise."
+		best, advice = stock, advice+"stay with stock: no other policy to choose has fewer hot node-minutes beyond noise"
+	default:
+		if advice += name; moves {
+			advice += " and the rebalancer"
+		}
+		advice += fmt.Sprintf(": %s hot node-minutes than stock (%s)", best.Compared(stock, Hot), r.certainty(best, stock))
 	}
-	subject := name
-	if moves {
-		subject += " and the rebalancer"
-	}
-	advice := fmt.Sprintf("Recommendation: %s: %s hot node-minutes than stock (%s)",
-		subject, best.Compared(stock, Hot), certainty(best, stock))
-	switch {
-	case moves:
-		perDay, _, _ := best.Summary(r.MovesPerDay)
-		return advice + ", with " + Number(perDay, 0) + " moves a day."
-	case r.Policy(name+Rebalanced) != nil:
-		return advice + "; moves gain nothing beyond noise."
-	case r.lasts():
-		return advice + fmt.Sprintf("; heat lasts, so replay %s%s too.", name, Rebalanced)
-	}
-	return advice + "."
+	return advice + r.aboutMoves(best, moves) + r.aboutRefused(best) + "."
 }
 
-// certainty tells in how many runs a policy has less than stock, and how much less in these.
-func certainty(p, stock *PolicyReport) string {
-	if len(p.Runs) == 1 {
-		return fmt.Sprintf("of one run, where %.0f %% is noise", 100*noiseBound)
+// refusal tells why a policy is none to choose; empty if it is one.
+func (r *Report) refusal(p *PolicyReport) string {
+	pending := func(r *Run) float64 { return float64(r.Pending) }
+	switch more := p.total(pending) - r.Policy(Stock).total(pending); {
+	case strings.HasSuffix(p.Name, Rebalanced) && !p.readsLoad():
+		return "the rebalancer refuses a profile that reads no load"
+	case more > pendingBound*float64(r.Pods*r.Runs()):
+		return fmt.Sprintf("it leaves %.0f more pods pending", more)
 	}
-	low, high, fewer := math.Inf(1), 0.0, 0
+	return ""
+}
+
+// aboutMoves tells what moves do beside the recommended policy, or whether to try some.
+func (r *Report) aboutMoves(best *PolicyReport, moves bool) string {
+	if moves {
+		perDay, _, _ := best.Summary(r.MovesPerDay)
+		return ", with " + Number(perDay, 0) + " moves a day"
+	}
+	if moved := r.Policy(best.Name + Rebalanced); moved != nil && r.refusal(moved) == "" {
+		return "; moves gain nothing beyond noise"
+	}
+	reader := r.best(func(p *PolicyReport) bool {
+		return !p.clairvoyant() && p.readsLoad() && !strings.HasSuffix(p.Name, Rebalanced) && r.refusal(p) == ""
+	})
+	if r.lasts() && reader != nil && r.Policy(reader.Name+Rebalanced) == nil {
+		return fmt.Sprintf("; heat lasts, so replay %s%s too", reader.Name, Rebalanced)
+	}
+	return ""
+}
+
+// aboutRefused tells why the policy with fewer hot node-minutes than the recommended one is none to choose.
+func (r *Report) aboutRefused(best *PolicyReport) string {
+	least := r.best(func(p *PolicyReport) bool { return !p.clairvoyant() })
+	if reason := r.refusal(least); reason != "" && !withinNoise(least, best) {
+		return fmt.Sprintf("; %s has fewer, but %s", least.Name, reason)
+	}
+	return ""
+}
+
+// certainty tells how the policy compares with stock on the worst and on the best day.
+func (r *Report) certainty(p, stock *PolicyReport) string {
+	worst, best, n, unit := 0.0, math.Inf(1), 0, "run"
 	for i := range p.Runs {
-		if gain := 1 - p.Runs[i].HotMinutes/stock.Runs[i].HotMinutes; gain > 0 {
-			low, high, fewer = min(low, 100*gain), max(high, 100*gain), fewer+1
+		if len(p.Runs[i].HotByDay) > 1 {
+			unit = "day"
+		}
+		for day, hot := range p.Runs[i].HotByDay {
+			ratio := 1.0
+			if ofStock := stock.Runs[i].HotByDay[day]; hot != ofStock {
+				ratio = hot / ofStock
+			}
+			worst, best, n = max(worst, ratio), min(best, ratio), n+1
 		}
 	}
-	return fmt.Sprintf("%.0f to %.0f %% fewer in %d of %d runs", low, high, fewer, len(p.Runs))
+	switch hours := r.CountedSeconds / time.Hour.Seconds(); {
+	case n > 1:
+		return fmt.Sprintf("from %s to %s in %s", compared(worst), compared(best), text.Count(n, unit))
+	case hours < 12:
+		return fmt.Sprintf("of %.1f hours, too short to tell from noise", hours)
+	}
+	return fmt.Sprintf("of one run, where %.0f %% is noise", 100*noiseBound)
 }
 
 func (r *Report) tooFewHot() bool {

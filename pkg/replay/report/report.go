@@ -55,9 +55,13 @@ type Run struct {
 	// Name identifies the pods, such as "2011-03-03, seed 1".
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
+	// ReadsLoad reports whether a plugin of the policy reads load. The rebalancer refuses other profiles.
+	ReadsLoad bool `json:"-"`
 	// HotMinutes and SevereMinutes are node-minutes above load.Hot and SevereAbove.
 	HotMinutes    float64 `json:"hotMinutes"`
 	SevereMinutes float64 `json:"severeMinutes"`
+	// HotByDay are the HotMinutes of each counted day.
+	HotByDay []float64 `json:"hotMinutesByDay"`
 	// UnservedCoreHours is demand beyond capacity.
 	UnservedCoreHours float64 `json:"unservedCoreHours"`
 	// P99Utilization is the 99th percentile over all node-minutes.
