@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
@@ -102,29 +103,6 @@ func (p *progress) set(run int, done float64) {
 	p.report(p.sum / float64(len(p.done)))
 }
 
-// Runs returns the largest number of runs that All has at once.
-func Runs(replays []Options, policies []engine.Policy) (n int) {
-	for i := range replays {
-		n = max(n, len(replays[i].Inputs)*len(policies))
-	}
-	return n
-}
-
-// All calls Replay for each of replays. It sets their Policies and Progress; progress must not be nil.
-func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
-	var reports []*report.Report
-	for i, o := range replays {
-		o.Policies = policies
-		o.Progress = func(done float64) { progress((float64(i) + done) / float64(len(replays))) }
-		r, err := Replay(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		reports = append(reports, r)
-	}
-	return reports, nil
-}
-
 // Command returns the command replay. Policies may end in the name of a mover, of which there is one at most.
 func Command(movers ...sim.MoverKind) *cobra.Command {
 	s, format := &Selection{}, &output.Flags{}
@@ -164,10 +142,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
   kubectl plimsoll replay --config scheduler.yaml --prometheus http://localhost:9090 --since 24h
 
   # The same as a file to share
-  kubectl plimsoll replay --prometheus http://localhost:9090 --save day.jsonl.gz --hash-names
-
-  # All scenarios, as JSON
-  kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
+  kubectl plimsoll replay --prometheus http://localhost:9090 --save day.jsonl.gz`,
 		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runReplay(cmd, s, format)
@@ -180,16 +155,15 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+suffix)
 	s.Moves.AddFlags(flags)
 	flags.StringVar(&s.Scenario, "scenario", "base",
-		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
+		"generated pods: "+strings.Join(generate.ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",
 		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
 	flags.BoolVar(&s.Consecutive, "consecutive", false,
 		"the files of --traces are consecutive days of the same machines: one run, whose first day is not counted")
-	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
+	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day; a saved or read day has the same pods, with ties broken another way")
 	flags.IntVar(&s.Nodes, "nodes", 100, "number of nodes; the number of pods is proportional")
 	flags.StringVar(&s.Load, "load", "", "file of --save to replay")
 	flags.StringVar(&s.Save, "save", "", "file to save the pods to, without a replay: JSON Lines, gzipped if its name ends in .gz")
-	flags.BoolVar(&s.HashNames, "hash-names", false, "save hashes instead of names")
 	flags.StringVar(&s.Prometheus, "prometheus", "",
 		"http(s) URL of a Prometheus with metrics of cAdvisor and kube-state-metrics: replays its cluster")
 	flags.DurationVar(&s.Since, "since", 24*time.Hour,
@@ -216,17 +190,18 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if err := s.CheckWritable(); err != nil {
 		return err
 	}
-	replays, err := s.ReadInputs(cmd.Context(), func(missing string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), "Missing:", missing) })
+	o, err := s.ReadInputs(cmd.Context(), func(missing string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), "Missing:", missing) })
 	if err != nil {
 		return err
 	}
 	if s.Save != "" {
-		return s.SaveInput(replays)
+		return s.SaveInput(o)
 	}
 	// A run uses one processor. Others would only wake up, for a fifth more processor time.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), Runs(replays, policies))))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), len(o.Inputs)*len(policies))))
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
-	reports, err := All(cmd.Context(), replays, policies, bar.Set)
+	o.Policies, o.Progress = policies, bar.Set
+	r, err := Replay(cmd.Context(), o)
 	bar.Clear()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")
@@ -234,6 +209,6 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	if err != nil {
 		return err
 	}
-	result := &report.Result{Reports: reports}
+	result := &report.Result{Reports: []*report.Report{r}}
 	return format.Print(cmd, result, result.Print)
 }

@@ -52,13 +52,6 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 	check.Equal(t, "one run at a time and four (want: one)", reports[0], reports[1])
 }
 
-func TestRuns(t *testing.T) {
-	replays := []Options{{Inputs: make([]*input.Input, 1)}, {Inputs: make([]*input.Input, 3)}}
-	if got := Runs(replays, make([]engine.Policy, 2)); got != 6 { // of the second replay: 3 inputs · 2 policies
-		t.Errorf("%d runs, want 6", got)
-	}
-}
-
 // A pod of one hour has 12 values, too few.
 func TestReport_ShortLives(t *testing.T) {
 	for _, tc := range []struct {

@@ -30,16 +30,14 @@ type Selection struct {
 	Since            time.Duration
 	// The files are of an HTTP client.
 	TokenFile, CAFile, HTTPConfigFile string
-	// Save selects the output.
-	Save      string
-	HashNames bool
+	// Save is the file to write instead of a replay.
+	Save string
 }
 
 // Bounds of flags.
 const (
-	maxSeeds     = 1000
-	maxNodes     = 10_000
-	allScenarios = "all"
+	maxSeeds = 1000
+	maxNodes = 10_000
 )
 
 // Validate checks the flags. changed reports whether a flag is on the command line.
@@ -60,8 +58,6 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 		return cluster.OptionErrorf("--seeds: %d; write from 1 to %d", s.Seeds, maxSeeds)
 	case s.Nodes < 1 || s.Nodes > maxNodes:
 		return cluster.OptionErrorf("--nodes: %d; write from 1 to %d", s.Nodes, maxNodes)
-	case s.HashNames && s.Save == "":
-		return cluster.OptionErrorf("--hash-names: requires --save")
 	}
 	return nil
 }
@@ -81,7 +77,7 @@ func (s *Selection) checkHistory() error {
 
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
-	ofGenerated := []string{"scenario", "traces", "consecutive", "seeds", "nodes"}
+	ofGenerated := []string{"scenario", "traces", "consecutive", "nodes"}
 	ofPolicies := append([]string{"config", "policies", "output"}, s.Moves.Flags()...)
 	for _, rule := range []struct {
 		applies bool
@@ -184,87 +180,87 @@ func (s *Selection) hasMoves() bool {
 	})
 }
 
-// ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.
-func (s *Selection) ReadInputs(ctx context.Context, missing func(string)) ([]Options, error) {
+// ReadInputs returns a replay without policies. It passes what a history lacks to missing.
+func (s *Selection) ReadInputs(ctx context.Context, missing func(string)) (Options, error) {
 	switch {
 	case s.Prometheus != "":
 		return s.readHistory(ctx, missing)
 	case s.Load != "":
 		in, err := input.Load(s.Load)
 		if err != nil {
-			return nil, cluster.OptionErrorf("--load: %w", err)
+			return Options{}, cluster.OptionErrorf("--load: %w", err)
 		}
-		return []Options{{Title: in.Name, Inputs: []*input.Input{in}}}, nil
+		return s.again(in), nil
 	}
 	return s.generate()
 }
 
-func (s *Selection) readHistory(ctx context.Context, missing func(string)) ([]Options, error) {
+// again returns a replay of the input with each seed: the pods are the same, and ties are broken another way.
+func (s *Selection) again(in *input.Input) Options {
+	o := Options{Title: in.Name, Inputs: []*input.Input{in}}
+	for i := 1; i < s.Seeds; i++ {
+		other := *in
+		other.Seed += uint64(i)
+		other.Name = fmt.Sprintf("%s, again with seed %d", in.Name, other.Seed)
+		o.Inputs = append(o.Inputs, &other)
+	}
+	return o
+}
+
+func (s *Selection) readHistory(ctx context.Context, missing func(string)) (Options, error) {
 	const queryTimeout = 2 * time.Minute
 	h, err := history.Read(ctx, history.Config{
 		Address: s.Prometheus, Since: s.Since, End: time.Now(),
 		HTTP: httpclient.Config{BearerTokenFile: s.TokenFile, CAFile: s.CAFile, HTTPConfigFile: s.HTTPConfigFile, Timeout: queryTimeout},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--prometheus: %w", err)
+		return Options{}, fmt.Errorf("--prometheus: %w", err)
 	}
 	for _, m := range h.Missing {
 		missing(m)
 	}
-	return []Options{{Title: h.Input.Name, Inputs: []*input.Input{h.Input}}}, nil
+	return s.again(h.Input), nil
 }
 
-// ScenarioNames returns the values of --scenario.
-func ScenarioNames() []string { return append(generate.ScenarioNames(), allScenarios) }
-
-func (s *Selection) generate() ([]Options, error) {
-	scenarios := slices.DeleteFunc(generate.Scenarios(), func(c generate.Scenario) bool {
-		return s.Scenario != allScenarios && c.Name != s.Scenario
-	})
-	if len(scenarios) == 0 {
-		return nil, cluster.OptionErrorf("--scenario: %q; write one of %s", s.Scenario, strings.Join(ScenarioNames(), ", "))
+func (s *Selection) generate() (o Options, err error) {
+	scenarios := generate.Scenarios()
+	i := slices.IndexFunc(scenarios, func(c generate.Scenario) bool { return c.Name == s.Scenario })
+	if i < 0 {
+		return o, cluster.OptionErrorf("--scenario: %q; write one of %s", s.Scenario, strings.Join(generate.ScenarioNames(), ", "))
 	}
+	o.Title = s.Scenario
 	var days []*generate.Traces
 	if s.Traces != "" {
-		var err error
 		if days, err = generate.ReadTraces(s.Traces); err != nil {
-			return nil, cluster.OptionErrorf("--traces: %w", err)
+			return o, cluster.OptionErrorf("--traces: %w", err)
 		}
 		if s.Consecutive {
-			if len(days) < 2 {
-				return nil, cluster.OptionErrorf("--consecutive: %s has one file; give two days or more, as the first is not counted", s.Traces)
+			if n := len(days); n < 2 || n > input.MaxDays {
+				return o, cluster.OptionErrorf("--consecutive: %s has %s; give from 2 to %d days, of which the first is not counted",
+					s.Traces, text.Count(n, "file"), input.MaxDays)
 			}
 			days = []*generate.Traces{generate.InARow(days)}
 		}
 	}
-	var all []Options
-	for _, scenario := range scenarios {
-		o := Options{Title: scenario.Name}
-		for seed := uint64(1); seed <= uint64(s.Seeds); seed++ {
-			if s.Traces == "" {
-				days = []*generate.Traces{generate.Synthetic(seed)}
-			}
-			for _, traces := range days {
-				in, err := generate.Input(traces, scenario, s.Nodes, seed)
-				if err != nil {
-					return nil, cluster.OptionErrorf("--traces: %w", err)
-				}
-				o.Inputs = append(o.Inputs, in)
-			}
+	for seed := uint64(1); seed <= uint64(s.Seeds); seed++ {
+		if s.Traces == "" {
+			days = []*generate.Traces{generate.Synthetic(seed)}
 		}
-		all = append(all, o)
+		for _, traces := range days {
+			in, err := generate.Input(traces, scenarios[i], s.Nodes, seed)
+			if err != nil {
+				return o, cluster.OptionErrorf("--traces: %w", err)
+			}
+			o.Inputs = append(o.Inputs, in)
+		}
 	}
-	return all, nil
+	return o, nil
 }
 
 // SaveInput writes the one selected input to the file of --save.
-func (s *Selection) SaveInput(replays []Options) error {
-	if len(replays) != 1 || len(replays[0].Inputs) != 1 {
-		return cluster.OptionErrorf("--save: a file holds one day; choose one scenario and seed, and a folder with one file of traces")
+func (s *Selection) SaveInput(o Options) error {
+	if len(o.Inputs) != 1 {
+		return cluster.OptionErrorf("--save: a file holds one day; choose one seed, and a folder with one file of traces")
 	}
-	in := replays[0].Inputs[0]
-	if s.HashNames {
-		in.HashNames()
-	}
-	return input.Save(s.Save, in)
+	return input.Save(s.Save, o.Inputs[0])
 }

@@ -411,10 +411,13 @@ func InARow(days []*Traces) *Traces {
 			joined.Machines[i] = slices.Concat(joined.Machines[i], row)
 		}
 	}
-	fromFirst := slices.Clone(joined.Machines)
+	var twice [][]float32
+	for _, row := range joined.Machines {
+		twice = append(twice, slices.Concat(row, row))
+	}
 	for day := 1; day < len(days); day++ {
-		for _, row := range fromFirst {
-			joined.Machines = append(joined.Machines, slices.Concat(row[day*samplesPerDay:], row[:day*samplesPerDay]))
+		for _, row := range twice { // the blocks share memory
+			joined.Machines = append(joined.Machines, row[day*samplesPerDay:(day+len(days))*samplesPerDay])
 		}
 	}
 	return joined

@@ -4,10 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"compress/gzip"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +27,7 @@ const (
 	maxLineBytes = 1 << 20
 	maxFileNodes = 20_000
 	maxFilePods  = 2_000_000
-	maxLength    = 10 * Day
+	maxLength    = MaxDays * Day
 	maxNumber    = 1e9
 	// maxFileBytes bounds the unpacked content: a day of 700,000 pods.
 	maxFileBytes = 256 << 20
@@ -281,31 +277,3 @@ func (in *Input) addPod(p *filePod) error {
 
 // within reports whether v is in [from, below); false for NaN.
 func within(v, from, below float64) bool { return v >= from && v < below }
-
-// HashNames replaces names with hashes by a random key. Equal names stay equal.
-func (in *Input) HashNames() {
-	hash := nameHash()
-	in.Name = "hashed"
-	for i := range in.Nodes {
-		in.Nodes[i].Name, in.Nodes[i].Zone = hash("node", in.Nodes[i].Name), hash("zone", in.Nodes[i].Zone)
-	}
-	for i := range in.Workloads {
-		w := &in.Workloads[i]
-		w.Namespace, w.Name = hash("namespace", w.Namespace), hash("workload", w.Name)
-	}
-}
-
-// nameHash returns a function that hashes names by a random key, as kind-HASH. Equal names of a kind stay equal, and an empty name
-// stays empty.
-func nameHash() func(kind, name string) string {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // it never fails
-	return func(kind, name string) string {
-		if name == "" {
-			return ""
-		}
-		h := hmac.New(sha256.New, key)
-		h.Write([]byte(kind + "\x00" + name))
-		return kind + "-" + hex.EncodeToString(h.Sum(nil)[:8])
-	}
-}

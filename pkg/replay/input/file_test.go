@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +55,7 @@ func generated(t *testing.T) *Input {
 
 func TestFile(t *testing.T) {
 	in := generated(t)
+	in.Length = MaxDays * Day // of files in a row
 	for _, name := range []string{"pods.jsonl", "pods.jsonl.gz"} {
 		file := filepath.Join(t.TempDir(), name)
 		check.OK(t, Save(file, in))
@@ -73,21 +73,6 @@ func TestFile(t *testing.T) {
 		}
 		check.Equal(t, name+" (want: saved)", in, loaded)
 	}
-}
-
-func TestInput_HashNames(t *testing.T) {
-	in := generated(t)
-	in.HashNames()
-	var out strings.Builder
-	check.OK(t, Write(&out, in))
-	for _, name := range []string{"app-", "team-", `"node-0"`, "registry", `"zone-a"`, "flat"} {
-		check.Lacks(t, out.String(), name)
-	}
-	namespaces, workloads := map[string]bool{}, map[string]bool{}
-	for _, w := range in.Workloads {
-		namespaces[w.Namespace], workloads[w.Name] = true, true
-	}
-	check.Equal(t, "namespaces and workloads", [2]int{5, len(in.Workloads)}, [2]int{len(namespaces), len(workloads)})
 }
 
 func TestParseInput_Invalid(t *testing.T) {
@@ -184,17 +169,4 @@ func TestSave_LargeUsage(t *testing.T) {
 	check.OK(t, Save(file, in))
 	loaded := check.Value(Load(file))(t)
 	check.Equal(t, "usage", 1e9, loaded.Pods[0].Trace[0])
-}
-
-func TestNameHash(t *testing.T) {
-	a, b := nameHash(), nameHash()
-	if got := a("node", "worker-1"); got != a("node", "worker-1") || !regexp.MustCompile(`^node-[0-9a-f]{16}$`).MatchString(got) {
-		t.Errorf("hash %q, want node- and 16 hexadecimal digits, twice", got)
-	}
-	if a("node", "x") == a("node", "y") || a("node", "x") == b("node", "x") || a("node", "x")[5:] == a("pool", "x")[5:] {
-		t.Error("hashes of other names, keys or kinds are equal")
-	}
-	if got := a("node", ""); got != "" {
-		t.Errorf("hash %q of no name", got)
-	}
 }

@@ -13,6 +13,8 @@ const (
 	TraceStep = 5 * time.Minute
 	// Day is the length of a file of traces.
 	Day = 24 * time.Hour
+	// MaxDays bounds Input.Length.
+	MaxDays = 31
 )
 
 // Input is a cluster and its pods. It must not change during a replay.

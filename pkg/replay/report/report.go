@@ -15,7 +15,7 @@ const (
 
 // Result is the JSON of a replay.
 type Result struct {
-	// Reports are by scenario.
+	// Reports has one report.
 	Reports []*Report `json:"reports"`
 }
 

@@ -50,12 +50,9 @@ func (r *Report) columns() []column {
 	})
 }
 
-// Print prints a table for each report.
+// Print prints the report as a table.
 func (r *Result) Print(p *terminal.Printer) {
-	for i, report := range r.Reports {
-		if i > 0 {
-			p.Printf("\n")
-		}
+	for _, report := range r.Reports {
 		report.print(p)
 	}
 }
