@@ -101,8 +101,6 @@ func (e *exposition) addPod(p *livedPod) {
 	class := map[string]string{"Job": "batch"}[p.ownerKind]
 	state(1, "kube_pod_info", "node", p.node, "created_by_kind", p.ownerKind, "priority_class", class)
 	state(float64(e.start.Add(p.begin).Unix()), "kube_pod_created")
-	state(1, "kube_pod_status_phase", "phase", "Running")
-	state(0, "kube_pod_status_phase", "phase", "Succeeded")
 	cgroup := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + p.uid + ".slice"
 	measure := func(from, to time.Duration, cores, bytes float64, labels ...string) {
 		labels = append(slices.Clone(of), labels...)
@@ -298,7 +296,7 @@ func TestHistoryNamesWhatIsMissing(t *testing.T) {
 		func(s series) bool { return !strings.HasPrefix(s.name, "kube_node_status_capacity") })
 	h := check.Value(readHistory(t, start, slices.Concat(e.cAdvisor, capacity)))(t)
 	missing := strings.Join(h.Missing, "\n")
-	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_status_phase", "kube_pod_container_resource_requests",
+	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_container_resource_requests",
 		"kube_pod_container_resource_limits or kube_pod_container_info")
 	// Each name is a pod and its workload, those of DaemonSets included.
 	check.Equal(t, "pods and workloads", [2]int{9, 9}, [2]int{len(h.Input.Pods), len(h.Input.Workloads)})

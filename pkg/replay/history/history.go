@@ -66,7 +66,6 @@ const (
 	zoneQuery     = `last_over_time(kube_node_labels{label_topology_kubernetes_io_zone!=""}[1h])`
 	ownerQuery    = `last_over_time(kube_pod_owner{owner_is_controller="true"}[1h])`
 	createdQuery  = `last_over_time(kube_pod_created[1h])`
-	runningQuery  = `kube_pod_status_phase{phase="Running"} == 1`
 	byContainer   = `max by (namespace, pod, container, resource) `
 	requests      = byContainer + `(last_over_time(kube_pod_container_resource_requests{resource=~"cpu|memory"}[1h]))`
 	requestQuery  = `sum by (namespace, pod, resource) (` + requests + `)`
@@ -88,8 +87,6 @@ type pod struct {
 	// StatefulSet.
 	created          []time.Duration
 	requests, limits input.Amounts
-	// ran is the last time at which the pod is known to have run for two steps.
-	ran time.Duration
 	// usage is in milliCPU, by step from first on; NaN is unknown.
 	first int
 	usage []float32
@@ -100,9 +97,8 @@ type pod struct {
 
 type node struct {
 	input.Node
-	// hugePages are amounts of memory by resource. seen is the last time at which the node is known.
+	// hugePages are amounts of memory by resource.
 	hugePages map[string]float64
-	seen      time.Duration
 }
 
 type reader struct {
@@ -165,8 +161,6 @@ func queries() []query {
 					p.created = append(p.created, created)
 				}
 			})},
-		{promql: runningQuery, store: (*reader).storeRunning,
-			missing: "kube_pod_status_phase" + ksm + ": pods without usage are not counted"},
 		{promql: requestQuery, missing: "kube_pod_container_resource_requests" + ksm + ": pods have no requests",
 			store: forPod(func(_ *reader, p *pod, labels map[string]string, value float64) {
 				set(&p.requests, labels["resource"], value)
@@ -258,7 +252,7 @@ func set(amounts *input.Amounts, resource string, value float64) {
 	}
 }
 
-func (r *reader) storeCapacity(labels map[string]string, at time.Duration, value float64) {
+func (r *reader) storeCapacity(labels map[string]string, _ time.Duration, value float64) {
 	name, resource := labels["node"], labels["resource"]
 	if name == "" {
 		return
@@ -268,20 +262,10 @@ func (r *reader) storeCapacity(labels map[string]string, at time.Duration, value
 		n = &node{Node: input.Node{Name: name}, hugePages: map[string]float64{}}
 		r.nodes[name] = n
 	}
-	n.seen = max(n.seen, at)
 	if strings.HasPrefix(resource, "hugepages_") {
 		n.hugePages[resource] = value
 	}
 	set(&n.Capacity, resource, value)
-}
-
-// unmeasuredFor is how long a pod must have run to have usage: a rate needs two scrapes.
-const unmeasuredFor = 2 * input.TraceStep
-
-func (r *reader) storeRunning(labels map[string]string, at time.Duration, _ float64) {
-	if p := r.pod(labels); p != nil && (len(p.created) == 0 || slices.Max(p.created) <= at-unmeasuredFor) {
-		p.ran = max(p.ran, at)
-	}
 }
 
 func (r *reader) storeZone(labels map[string]string, _ time.Duration, _ float64) {
@@ -452,35 +436,6 @@ func (r *reader) input(p *pod, workload int) input.Pod {
 	return pod
 }
 
-// lost counts what a server that joins others may have lost silently. It counts nodes that are not known until the end. It counts
-// pods that ran after their last usage, or have none.
-func (r *reader) lost() (lost []string) {
-	var nodes, pods []string
-	for name, n := range r.nodes {
-		if n.seen < r.length-chunk/2 {
-			nodes = append(nodes, text.Excerpt(name))
-		}
-	}
-	ran := 0
-	for _, p := range r.pods {
-		if p.ran == 0 && len(p.usage) == 0 {
-			continue
-		}
-		if ran++; p.ran-time.Duration(p.first+len(p.usage))*input.TraceStep > unmeasuredFor {
-			pods = append(pods, text.Excerpt(p.namespace+"/"+p.name))
-		}
-	}
-	add := func(what string, all int, names []string) {
-		if len(names) > 0 {
-			slices.Sort(names)
-			lost = append(lost, fmt.Sprintf(what+" see whether a store of the server is down: %s", len(names), all, text.FirstN(names)))
-		}
-	}
-	add("%d of %d nodes, at the end: they left, or", len(r.nodes), nodes)
-	add("usage of %d of %d pods while they ran:", ran, pods)
-	return lost
-}
-
 // missing names the missing data and the skipped pods.
 func (r *reader) missing(bound, idle int) []string {
 	var missing []string
@@ -489,7 +444,6 @@ func (r *reader) missing(bound, idle int) []string {
 			missing = append(missing, q.missing)
 		}
 	}
-	missing = append(missing, r.lost()...)
 	missing = append(missing, "taints of nodes, and the times when nodes came and went: every node takes all pods, all of the time")
 	if bound > 0 {
 		missing = append(missing, text.Count(bound, "pod")+" of DaemonSets or static, with their usage")

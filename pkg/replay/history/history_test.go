@@ -114,10 +114,6 @@ func cluster() map[string][]constant {
 			always(float64(start.Unix()-1000), "namespace", "n", "pod", "old"),
 			always(float64(start.Add(30*time.Minute+100*time.Second).Unix()), "namespace", "n", "pod", "short"),
 		},
-		runningQuery: {
-			always(1, "namespace", "n", "pod", "old"), always(1, "namespace", "n", "pod", "agent"),
-			always(1, "namespace", "n", "pod", "short").during(35*time.Minute, hour),
-		},
 		requestQuery: {
 			always(0.5, "namespace", "n", "pod", "short", "resource", "cpu"),
 			always(1e9, "namespace", "n", "pod", "short", "resource", "memory"),
@@ -170,7 +166,6 @@ func TestRead(t *testing.T) {
 func TestRead_NamesWhatIsMissing(t *testing.T) {
 	for query, want := range map[string]string{
 		zoneQuery: "kube_node_labels", ownerQuery: "kube_pod_owner", createdQuery: "kube_pod_created",
-		runningQuery: "kube_pod_status_phase",
 		requestQuery: "kube_pod_container_resource_requests", limitQuery: "kube_pod_container_resource_limits",
 		memoryQuery: "container_memory_working_set_bytes",
 	} {
@@ -186,29 +181,6 @@ func TestRead_NamesWhatIsMissing(t *testing.T) {
 		delete(series, query)
 		_, err := read(t, series)
 		check.Error(t, err, want)
-	}
-}
-
-// A store that is down takes what is newer than an hour of node b and of one pod, and all usage of another. A pod that was created
-// five minutes ago has no usage yet.
-func TestRead_CountsWhatIsLost(t *testing.T) {
-	series := cluster()
-	add := func(query string, more ...constant) { series[query] = append(series[query], more...) }
-	running := func(pod string) constant { return always(1, "namespace", "n", "pod", pod) }
-	add(capacityQuery, always(4, "node", "b", "resource", "cpu").during(0, time.Hour))
-	add(runningQuery, running("cut"), running("gone"), running("new"))
-	add(createdQuery, always(float64(end.Add(-5*time.Minute).Unix()), "namespace", "n", "pod", "new"))
-	add(cpuQuery, always(1, "namespace", "n", "pod", "cut").during(0, time.Hour))
-	h, err := read(t, series)
-	check.OK(t, err)
-	missing := strings.Join(h.Missing, "\n")
-	for _, want := range []string{
-		"1 of 2 nodes, at the end: they left, or see whether a store of the server is down: b",
-		"usage of 2 of 5 pods while they ran: see whether a store of the server is down: n/cut, n/gone",
-	} {
-		if !strings.Contains(missing, want) {
-			t.Errorf("missing %s, want %s", missing, want)
-		}
 	}
 }
 
@@ -283,7 +255,7 @@ func TestRead_Fails(t *testing.T) {
 
 // A restarted kube-state-metrics has a new instance, and its old series last for an hour. Two jobs may scrape a kubelet.
 func TestQueries_CountASeriesOfTwoTargetsOnce(t *testing.T) {
-	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, runningQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
+	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
 		expression, err := parser.NewParser(parser.Options{}).ParseExpr(q)
 		if err != nil {
 			t.Fatal(err)
