@@ -160,7 +160,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
 	flags.BoolVar(&s.Consecutive, "consecutive", false,
 		"the files of --traces are consecutive days of the same machines: one run, whose first day is not counted")
-	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day; a saved or read day has the same pods, with ties broken another way")
+	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day; of a saved or read day, they only break ties")
 	flags.IntVar(&s.Nodes, "nodes", 100, "number of nodes; the number of pods is proportional")
 	flags.StringVar(&s.Load, "load", "", "file of --save to replay")
 	flags.StringVar(&s.Save, "save", "", "file to save the pods to, without a replay: JSON Lines, gzipped if its name ends in .gz")

@@ -32,14 +32,6 @@ func (r *Report) Policy(name string) *PolicyReport {
 	return &r.Policies[i]
 }
 
-// Runs returns the number of runs of each policy.
-func (r *Report) Runs() int {
-	if len(r.Policies) == 0 {
-		return 0
-	}
-	return len(r.Policies[0].Runs)
-}
-
 // best returns the policy of a kind with the fewest hot node-minutes, or nil.
 func (r *Report) best(isKind func(*PolicyReport) bool) *PolicyReport {
 	var best *PolicyReport
@@ -80,12 +72,12 @@ func (p *PolicyReport) Summary(value func(*Run) float64) (mean, low, high float6
 	return p.total(value) / float64(max(len(p.Runs), 1)), low, high
 }
 
-// Compared compares both policies' sums over the runs, such as "63 % fewer" or "2.3 times as many"; empty if it cannot.
-func (p *PolicyReport) Compared(to *PolicyReport, value func(*Run) float64) string {
-	if to == nil || p == to || to.total(value) == 0 {
+// Compared compares both policies' hot node-minutes of all runs, such as "63 % fewer" or "2.3 times as many"; empty if it cannot.
+func (p *PolicyReport) Compared(to *PolicyReport) string {
+	if to == nil || p == to || to.total(Hot) == 0 {
 		return ""
 	}
-	return compared(p.total(value) / to.total(value))
+	return compared(p.total(Hot) / to.total(Hot))
 }
 
 func compared(ratio float64) string {
@@ -161,7 +153,7 @@ func (r *Report) Recommendation() string {
 		if advice += name; moves {
 			advice += " and the rebalancer"
 		}
-		advice += fmt.Sprintf(": %s hot node-minutes than stock (%s)", best.Compared(stock, Hot), r.certainty(best, stock))
+		advice += fmt.Sprintf(": %s hot node-minutes than stock (%s)", best.Compared(stock), r.certainty(best, stock))
 	}
 	return advice + r.aboutMoves(best, moves) + r.aboutRefused(best) + "."
 }
@@ -172,7 +164,7 @@ func (r *Report) refusal(p *PolicyReport) string {
 	switch more := p.total(pending) - r.Policy(Stock).total(pending); {
 	case strings.HasSuffix(p.Name, Rebalanced) && !p.readsLoad():
 		return "the rebalancer refuses a profile that reads no load"
-	case more > pendingBound*float64(r.Pods*r.Runs()):
+	case more > pendingBound*float64(r.Pods*len(p.Runs)):
 		return fmt.Sprintf("it leaves %.0f more pods pending", more)
 	}
 	return ""

@@ -34,7 +34,7 @@ func TestCompared(t *testing.T) {
 		{hot("a", 5), hot("b", 0), ""},
 		{hot("a", 0), hot("b", 5), "100 % fewer"},
 	} {
-		check.Equal(t, fmt.Sprint(tc.a.Runs, " beside ", tc.b.Runs), tc.want, tc.a.Compared(&tc.b, Hot))
+		check.Equal(t, fmt.Sprint(tc.a.Runs, " beside ", tc.b.Runs), tc.want, tc.a.Compared(&tc.b))
 	}
 }
 

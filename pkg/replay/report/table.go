@@ -78,12 +78,12 @@ func (r *Report) print(p *terminal.Printer) {
 			row = append(row, text)
 		}
 		for _, name := range []string{Stock, Clairvoyant} {
-			row = append(row, cmp.Or(policy.Compared(r.Policy(name), Hot), "-"))
+			row = append(row, cmp.Or(policy.Compared(r.Policy(name)), "-"))
 		}
 		rows = append(rows, row)
 	}
 	terminal.TextTable(append(header, "VS-STOCK", "VS-CLAIRVOYANT"), rows).Print(p, true)
-	p.Printf("\nFigures are means of %s%s.\n", text.Count(r.Runs(), "run"), brackets)
+	p.Printf("\nFigures are means of %s%s.\n", text.Count(len(r.Policies[0].Runs), "run"), brackets)
 	for _, c := range columns {
 		p.Printf("%s: %s\n", c.header, c.definition)
 	}
