@@ -15,19 +15,15 @@ import (
 
 type explainOptions struct {
 	cluster *kubectl.Flags
-	origins cluster.ReadOrigins
 	output  output.Flags
-	file    string
-	top     int
+	request Request
 	// last shows the scheduler's record of the decision.
 	last bool
-	// schedulerName replaces the pod's.
-	schedulerName string
 }
 
 // Command returns the command explain. Origins says which pods replace moved ones.
 func Command(origins cluster.ReadOrigins) *cobra.Command {
-	o := &explainOptions{cluster: kubectl.NewFlags(), origins: origins}
+	o := &explainOptions{cluster: kubectl.NewFlags(), request: Request{Origins: origins}}
 	command := &cobra.Command{
 		Use:   "explain (POD | TYPE/NAME | TYPE NAME | -f FILE)",
 		Short: "Show where the scheduler would place a pod now, and why",
@@ -72,24 +68,25 @@ Exit codes: 0 the pod fits some node, 1 it fits none without preemption, 2 unkno
 	flags := command.Flags()
 	o.cluster.AddTo(flags)
 	o.output.AddTo(flags)
-	flags.StringVarP(&o.file, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
-	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile to explain with; replaces the pod's spec.schedulerName")
+	flags.StringVarP(&o.request.File, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
+	flags.StringVar(&o.request.SchedulerName, "scheduler-name", "", "profile to explain with; replaces the pod's spec.schedulerName")
 	flags.BoolVar(&o.last, "last", false,
 		"show what the scheduler saw when it placed the pod, if the plugin that records decisions was enabled")
-	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
+	flags.IntVar(&o.request.Top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	return command
 }
 
 func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
+	r := &o.request
 	switch {
-	case len(args) == 0 && o.file == "":
+	case len(args) == 0 && r.File == "":
 		return errors.New("no pod: write the name of a pod of the cluster, TYPE/NAME, or -f FILE")
-	case len(args) > 0 && o.file != "":
+	case len(args) > 0 && r.File != "":
 		return fmt.Errorf("--filename: %s is named too; leave out one", strings.Join(args, " "))
-	case o.last && (len(args) == 0 || o.schedulerName != "" || cmd.Flags().Changed("top")):
+	case o.last && (len(args) == 0 || r.SchedulerName != "" || cmd.Flags().Changed("top")):
 		return errors.New("--last: write the name of a pod, and no other flag of explain")
-	case o.top < 0:
-		return fmt.Errorf("--top: %d; write 0 for all candidates, or more", o.top)
+	case r.Top < 0:
+		return fmt.Errorf("--top: %d; write 0 for all candidates, or more", r.Top)
 	}
 	return o.output.Validate()
 }
@@ -98,10 +95,10 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.validate(cmd, args); err != nil {
 		return cluster.OptionErrorf("%w", err)
 	}
-	var target Target
+	r := &o.request
 	if len(args) > 0 {
 		var err error
-		if target, err = ParseTarget(args); err != nil {
+		if r.Target, err = ParseTarget(args); err != nil {
 			return cluster.OptionErrorf("%w", err)
 		}
 	}
@@ -109,7 +106,14 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := o.explain(cmd, connection, target)
+	r.Configuration, r.Source, r.Namespace = o.cluster.Configuration, o.cluster.Source, *o.cluster.Kube.Namespace
+	r.Stdin, r.Found = cmd.InOrStdin(), kubectl.FoundBy(cmd, connection)
+	var result Result
+	if o.last {
+		result, err = Last(cmd.Context(), connection, r.Target, clock.RealClock{})
+	} else {
+		result, err = Run(cmd.Context(), connection, *r)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,17 +121,6 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return output.ErrProblems
-}
-
-func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connection, target Target) (Result, error) {
-	if o.last {
-		return Last(cmd.Context(), connection, target, clock.RealClock{})
-	}
-	return Run(cmd.Context(), connection, Request{
-		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
-		Namespace: *o.cluster.Kube.Namespace, Top: o.top, SchedulerName: o.schedulerName,
-		Origins: o.origins, Found: kubectl.FoundBy(cmd, connection),
-	})
 }
 
 func (*Explanation) JSONKind() string { return "Explanation" }

@@ -125,7 +125,7 @@ func (x *printer) ruledOut(groups []RuledOut) {
 			}
 		}
 		if names != nil {
-			rows = append(rows, []string{"", "", firstNames(names)})
+			rows = append(rows, []string{"", "", text.FirstN(names)})
 		}
 	}
 	x.table([]string{"NODES", "PLUGIN", "REASON"}, rows)
@@ -287,13 +287,6 @@ func termOf(n *sim.NodeResult, plugin, name string) string {
 	return "-"
 }
 
-func reason(text string, l []explain.Limit) string {
-	if len(l) > 0 {
-		text += ": " + limits(l)
-	}
-	return text
-}
-
 func (x *printer) decision() {
 	d := x.Decision
 	switch {
@@ -307,7 +300,7 @@ func (x *printer) decision() {
 		x.Printf("%s: it is the only node that passed the filters, so nothing is scored.\n", x.Bold("%s would be chosen", d.Nodes[0]))
 	case len(d.Nodes) > 1:
 		x.Printf("%s of %d points: %s. The scheduler takes one of them at random.\n",
-			x.Bold("%d nodes have the highest total", len(d.Nodes)), d.Total, firstNames(d.Nodes))
+			x.Bold("%d nodes have the highest total", len(d.Nodes)), d.Total, text.FirstN(d.Nodes))
 		x.deciding()
 	default:
 		x.Printf("%s, with %d points: %d more than %s.\n", x.Bold("%s would be chosen", d.Nodes[0]), d.Total, d.Lead, d.RunnerUp)
@@ -324,10 +317,10 @@ func (x *printer) deciding() {
 	}
 	var plugins, without []string
 	for _, p := range x.Decision.Deciding {
-		plugins, without = append(plugins, p.Plugin), append(without, firstNames(p.NodesWithout)+" would win")
+		plugins, without = append(plugins, p.Plugin), append(without, text.FirstN(p.NodesWithout)+" would win")
 	}
 	for _, p := range x.Decision.BreaksTie {
-		plugins, without = append(plugins, p.Plugin), append(without, firstNames(p.NodesWithout)+" would draw level")
+		plugins, without = append(plugins, p.Plugin), append(without, text.FirstN(p.NodesWithout)+" would draw level")
 	}
 	switch len(plugins) {
 	case 0:
@@ -340,15 +333,6 @@ func (x *printer) deciding() {
 			x.Printf("  without the score of %s, %s\n", plugin, without[i])
 		}
 	}
-}
-
-// firstNames returns the names of up to five nodes, and how many more there are.
-func firstNames(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func (x *printer) preemption() {
@@ -374,8 +358,11 @@ func (x *printer) placement(p *Placement) {
 			x.Printf("%s costs it the most: it gives %s %d points more.\n", most.Plugin, x.Decision.Nodes[0], most.Weighted)
 		}
 	case p.RuledOutBy != "":
-		x.Printf("The pod runs on %s, where it would not go today: %s rules the node out: %s.\n", p.Node, p.RuledOutBy,
-			reason(p.Reason, p.Limits))
+		reason := p.Reason
+		if len(p.Limits) > 0 {
+			reason += ": " + limits(p.Limits)
+		}
+		x.Printf("The pod runs on %s, where it would not go today: %s rules the node out: %s.\n", p.Node, p.RuledOutBy, reason)
 	default:
 		x.Printf("The pod runs on %s, which the cluster does not have.\n", p.Node)
 	}

@@ -93,7 +93,7 @@ NODES  PLUGIN           REASON
        hot              cpu 84.1 % > 80 %: measured 78.2, pending 3.4, this pod 2.5
        slow             latency 7.25 > 5
 6      TaintToleration  node(s) had untolerated taint(s)
-                        a, b, c, d, e and 1 more
+                        a, b, c, d, e, …
 
 Best of 2 nodes that passed the filters:
 PLUGIN             worker-3      worker-1

@@ -65,10 +65,11 @@ type run struct {
 	cluster *cluster.Cluster
 	// usages is the measured usage of pods; nil if it is not read yet, or cannot be.
 	usages sim.MeasuredUsage
-	// unread says why the usage of pods is not known; empty if it is.
-	unread string
 	// groups has the pod group of the pod, if any.
 	groups cluster.PodGroups
+	// origin is where the pod was moved from; nil if it was not moved.
+	origin *cluster.Origin
+	notes  []string
 }
 
 // Run explains where the scheduler of the cluster would place a pod, or the next pod of a workload.
@@ -103,9 +104,8 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) 
 		return nil, err
 	}
 	if pod, ok := object.(*corev1.Pod); ok {
-		origin, notes := x.origin(ctx, pod)
-		x.readGroup(ctx, pod)
-		return x.pod(ctx, pod, origin, notes)
+		x.readAbout(ctx, pod)
+		return x.pod(ctx, pod)
 	}
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
 }
@@ -129,12 +129,11 @@ func (r *Request) explainLent(
 	}
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
-	origin, notes := x.origin(ctx, pod)
-	x.readGroup(ctx, pod)
+	x.readAbout(ctx, pod)
 	var read func(context.Context) sim.MeasuredUsage
 	explain := func(cluster *cluster.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
-			result, err = x.pod(ctx, pod, origin, notes)
+			result, err = x.pod(ctx, pod)
 			return err
 		})
 	}
@@ -159,26 +158,21 @@ func (r *Request) explainLent(
 	return result, lent, err
 }
 
-func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *cluster.Origin, notes []string) (Result, error) {
-	o := Options{Pod: pod, Top: x.Top}
-	if held := x.held(pod); held != nil {
-		o.Pod, o.InCluster = held, true
-	}
-	explanation, err := x.explain(ctx, o, notes)
-	if err != nil {
-		return nil, err
-	}
-	explanation.Replaces = origin
-	return explanation, nil
-}
-
-// origin returns where a pod was moved from; nil if it was not moved. The notes say why that is unknown.
-func (x *run) origin(ctx context.Context, pod *corev1.Pod) (origin *cluster.Origin, notes []string) {
+// readAbout reads what the objects of the cluster do not say of the pod.
+func (x *run) readAbout(ctx context.Context, pod *corev1.Pod) {
 	origins, err := x.Origins.Of(ctx, x.connection.Client)
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))
+		x.notes = append(x.notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))
 	}
-	return origins[pod.UID], notes
+	x.origin = origins[pod.UID]
+	x.groups = x.connection.PodGroups(ctx, x.configuration.Workload, x.objects, []*corev1.Pod{pod})
+}
+
+func (x *run) pod(ctx context.Context, pod *corev1.Pod) (Result, error) {
+	if held := x.held(pod); held != nil {
+		return x.explain(ctx, Options{Pod: held, Top: x.Top, InCluster: true})
+	}
+	return x.explain(ctx, Options{Pod: pod, Top: x.Top})
 }
 
 // held returns the scheduler's pod of the same name; nil if it has none.
@@ -199,17 +193,13 @@ func (x *run) held(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
-	pod, notes, err := createPod(ctx, x.connection, x.objects, m)
+	pod, err := x.createPod(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	x.readGroup(ctx, pod)
-	x.groups.Add(m.PodGroups)
-	return x.explain(ctx, Options{Pod: pod, Top: x.Top}, notes)
-}
-
-func (x *run) readGroup(ctx context.Context, pod *corev1.Pod) {
 	x.groups = x.connection.PodGroups(ctx, x.configuration.Workload, x.objects, []*corev1.Pod{pod})
+	x.groups.Add(m.PodGroups)
+	return x.explain(ctx, Options{Pod: pod, Top: x.Top})
 }
 
 // tryGroup returns the group of the pod, after its waiting pods were placed together and taken off again; nil if it has none.
@@ -245,37 +235,41 @@ func (x *run) tryGroup(ctx context.Context, c *cluster.Cluster, o *Options) (*cl
 	return group, placed.Undo(ctx)
 }
 
-func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanation, error) {
+func (x *run) explain(ctx context.Context, o Options) (*Explanation, error) {
 	o.Pod = x.withScheduler(o.Pod)
 	if err := checkProfile(x.configuration, o.Pod, x.SchedulerName != ""); err != nil {
 		return nil, err
 	}
-	cluster, err := x.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if o.InCluster && x.cluster == nil {
-		if read := x.usageReader(cluster, o.Pod); read != nil {
+	c := x.cluster
+	if c == nil {
+		var err error
+		c, err = x.connection.Open(ctx, cluster.Options{
+			Configuration: x.configuration.Decoded, Workload: x.configuration.Workload, Objects: x.objects.All, Source: x.Source,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if read := x.usageReader(c, o.Pod); read != nil && o.InCluster {
 			x.usages = read(ctx)
 		}
 	}
 	o.Measured = x.usages
-	group, err := x.tryGroup(ctx, cluster, &o)
+	group, err := x.tryGroup(ctx, c, &o)
 	if err != nil {
 		return nil, err
 	}
 	if group != nil && group.Missing > 0 && !o.InCluster { // most of its pods may be created later
-		notes = append(notes, fmt.Sprintf("The pod belongs to group %s/%s: what-if -f places all of its pods.",
+		x.notes = append(x.notes, fmt.Sprintf("The pod belongs to group %s/%s: what-if -f places all of its pods.",
 			group.Namespace, text.Excerpt(group.Name)))
 		group = nil
 	}
-	explanation, err := Explain(ctx, cluster.Scheduler, o)
+	explanation, err := Explain(ctx, c.Scheduler, o)
 	if err != nil {
 		return nil, err
 	}
-	explanation.Configuration = x.configuration.Origin
+	explanation.Configuration, explanation.Replaces = x.configuration.Origin, x.origin
 	explanation.Group = group
-	explanation.Notes = slices.Concat(explanation.Notes, notes, x.notesOn(cluster, explanation.ExpectedUsage))
+	explanation.Notes = slices.Concat(explanation.Notes, x.notes, x.notesOn(c, explanation.ExpectedUsage))
 	return explanation, nil
 }
 
@@ -289,17 +283,8 @@ func (x *run) withScheduler(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func (x *run) open(ctx context.Context) (*cluster.Cluster, error) {
-	if x.cluster != nil {
-		return x.cluster, nil
-	}
-	return x.connection.Open(ctx, cluster.Options{
-		Configuration: x.configuration.Decoded, Workload: x.configuration.Workload, Objects: x.objects.All, Source: x.Source,
-	})
-}
-
-// usageReader returns a function that reads the usage of the pods of the pod's namespace, while the cluster is used by others. It is
-// nil unless the pod has a node, and a profile that reads load.
+// usageReader returns a function that reads the usage of the namespace's pods, while the cluster is used by others. It is nil unless
+// the pod has a node, and a profile that reads load.
 func (x *run) usageReader(c *cluster.Cluster, pod *corev1.Pod) (read func(context.Context) sim.MeasuredUsage) {
 	if pod.Spec.NodeName == "" {
 		return nil
@@ -311,7 +296,7 @@ func (x *run) usageReader(c *cluster.Cluster, pod *corev1.Pod) (read func(contex
 	return func(ctx context.Context) sim.MeasuredUsage {
 		usages, err := readUsage(ctx, pod.Namespace)
 		if err != nil {
-			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
+			x.notes = append(x.notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err)))
 		}
 		return usages
 	}
@@ -339,24 +324,22 @@ func (r *Request) readFile(c *cluster.Connection) (*manifest.Manifest, error) {
 }
 
 // createPod creates the next pod of the manifest's workload, and adds the objects that it needs.
-func createPod(
-	ctx context.Context, c *cluster.Connection, objects *cluster.Objects, m *manifest.Manifest,
-) (pod *corev1.Pod, notes []string, err error) {
-	admission, creator := manifest.ReadAdmission(ctx, c, m), manifest.NewCreator(objects.All)
+func (x *run) createPod(ctx context.Context, m *manifest.Manifest) (*corev1.Pod, error) {
+	admission, creator := manifest.ReadAdmission(ctx, x.connection, m), manifest.NewCreator(x.objects.All)
 	for _, service := range m.Services {
 		creator.Add(service)
 	}
 	creator.NoteIgnored(m)
 	pods, _, err := creator.Create(m.Workloads[0], 1, admission)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	objects.All = append(creator.Added, objects.All...) // pods are the last
-	notes = creator.Notes
+	x.objects.All = append(creator.Added, x.objects.All...) // pods are the last
+	x.notes = append(x.notes, creator.Notes...)
 	for i := range admission.Missing {
-		notes = append(notes, admission.Missing[i].Note())
+		x.notes = append(x.notes, admission.Missing[i].Note())
 	}
-	return pods[0], notes, nil
+	return pods[0], nil
 }
 
 // checkProfile fails if the configuration has no profile for the pod. replaced reports whether --scheduler-name names it.
@@ -383,9 +366,6 @@ func (x *run) notesOn(c *cluster.Cluster, usages []pluginexplain.ExpectedUsage) 
 		if usesStatistics && s.Err == nil && !s.Adopted {
 			notes = append(notes, s.Label+": the scheduler reads statistics of workloads every five minutes, and may know others.")
 		}
-	}
-	if x.unread != "" {
-		notes = append(notes, x.unread)
 	}
 	for _, missing := range x.objects.Missing {
 		notes = append(notes, missing.Note())
