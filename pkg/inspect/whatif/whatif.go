@@ -232,36 +232,34 @@ func (p *planner) evict(drain, namespaces []string) error {
 			return fmt.Errorf("there is no namespace %q to evict pods in", namespace)
 		}
 	}
-	byNode, byNamespace := map[string]evictions{}, map[string]evictions{}
 	for _, pod := range p.pods {
 		inNamespace := slices.Contains(namespaces, pod.Namespace)
 		if pod.Spec.NodeName == "" || sim.LeavesWithNode(pod) != "" || !drained[pod.Spec.NodeName] && !inNamespace {
 			continue
 		}
 		p.evicted = append(p.evicted, pod)
-		if podusage.HasEnded(pod) || pod.DeletionTimestamp != nil {
-			continue // it is not created again
-		}
-		isLost := metav1.GetControllerOfNoCopy(pod) == nil
-		if isLost {
+		switch {
+		case ends(pod): // it is not created again
+		case metav1.GetControllerOfNoCopy(pod) == nil:
 			p.Lost = append(p.Lost, pod.Namespace+"/"+pod.Name)
-		} else {
+		default:
 			p.queue = append(p.queue, queued{pod: recreate(pod), owner: ownerOf(pod)})
 		}
-		byNode[pod.Spec.NodeName] = byNode[pod.Spec.NodeName].with(isLost)
-		byNamespace[pod.Namespace] = byNamespace[pod.Namespace].with(isLost)
 	}
-	p.noteEvictions(byNode, byNamespace, namespaces)
+	p.noteEvictions(namespaces)
 	return nil
 }
 
-func (p *planner) noteEvictions(byNode, byNamespace map[string]evictions, namespaces []string) {
+// ends reports whether the pod has ended, or will soon.
+func ends(pod *corev1.Pod) bool { return podusage.HasEnded(pod) || pod.DeletionTimestamp != nil }
+
+func (p *planner) noteEvictions(namespaces []string) {
 	for _, node := range p.cordoned {
-		p.change("%s drained: %s", node.Name, byNode[node.Name].text("elsewhere"))
+		p.changeEvicted(node.Name+" drained", "elsewhere", func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
 	}
 	for i, namespace := range namespaces {
 		if !slices.Contains(namespaces[:i], namespace) {
-			p.change("namespace %s: %s", namespace, byNamespace[namespace].text("again"))
+			p.changeEvicted("namespace "+namespace, "again", func(pod *corev1.Pod) bool { return pod.Namespace == namespace })
 		}
 	}
 	if len(p.Lost) > 0 {
@@ -271,23 +269,22 @@ func (p *planner) noteEvictions(byNode, byNamespace map[string]evictions, namesp
 	p.noteBudgets()
 }
 
-// evictions counts the pods that are evicted from a node or a namespace, and those of them that are lost.
-type evictions struct{ pods, lost int }
-
-func (e evictions) with(isLost bool) evictions {
-	e.pods++
-	if isLost {
-		e.lost++
+// changeEvicted says what becomes of the selected evicted pods.
+func (p *planner) changeEvicted(what, where string, selected func(*corev1.Pod) bool) {
+	pods, lost := 0, 0
+	for _, pod := range p.evicted {
+		if selected(pod) && !ends(pod) {
+			pods++
+			if metav1.GetControllerOfNoCopy(pod) == nil {
+				lost++
+			}
+		}
 	}
-	return e
-}
-
-func (e evictions) text(where string) string {
-	line := fmt.Sprintf("%s evicted, %d to place %s", text.Count(e.pods, "pod"), e.pods-e.lost, where)
-	if e.lost > 0 {
-		line += fmt.Sprintf(", %d lost", e.lost)
+	change := fmt.Sprintf("%s: %s evicted, %d to place %s", what, text.Count(pods, "pod"), pods-lost, where)
+	if lost > 0 {
+		change += fmt.Sprintf(", %d lost", lost)
 	}
-	return line
+	p.Changes = append(p.Changes, change)
 }
 
 func (p *planner) noteBudgets() {
@@ -443,13 +440,12 @@ func (p *planner) scaleDown(w *manifest.Workload, fewer int) error {
 		return fmt.Errorf("%s: %s fewer, but it has %d; write at most that", w, text.Count(fewer, "pod"), len(pods))
 	}
 	sortForDeletion(w, pods)
-	removed, removedUIDs := map[*corev1.Pod]bool{}, map[types.UID]bool{}
+	removed := map[types.UID]bool{}
 	for _, pod := range pods[:fewer] {
-		removed[pod] = true
-		removedUIDs[pod.UID], removedUIDs[recreate(pod).UID] = true, true // it may wait, or be evicted by a drain
+		removed[pod.UID], removed[recreate(pod).UID] = true, true // it may wait, or be evicted by a drain
 	}
-	p.queue = slices.DeleteFunc(p.queue, func(q queued) bool { return removedUIDs[q.pod.UID] })
-	p.evicted = slices.DeleteFunc(p.evicted, func(pod *corev1.Pod) bool { return removed[pod] })
+	p.queue = slices.DeleteFunc(p.queue, func(q queued) bool { return removed[q.pod.UID] })
+	p.evicted = slices.DeleteFunc(p.evicted, func(pod *corev1.Pod) bool { return removed[pod.UID] })
 	p.evicted = append(p.evicted, pods[:fewer]...)
 	p.change("%s of %s removed, %d left", text.Count(fewer, "pod"), w, len(pods)-fewer)
 	return nil
@@ -477,7 +473,7 @@ func sortForDeletion(w *manifest.Workload, pods []*corev1.Pod) {
 
 func (p *planner) podsOf(w *manifest.Workload) (pods []*corev1.Pod) {
 	for _, pod := range p.pods {
-		if pod.Namespace == w.Namespace && !podusage.HasEnded(pod) && pod.DeletionTimestamp == nil && w.Owns(pod) {
+		if pod.Namespace == w.Namespace && !ends(pod) && w.Owns(pod) {
 			pods = append(pods, pod)
 		}
 	}
