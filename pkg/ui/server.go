@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -200,10 +199,7 @@ func (s *Server) handler() http.Handler {
 		writeJSON(w, state.full())
 	}))
 	mux.HandleFunc("GET /events", s.access.loggedIn(s.serveEvents))
-	pods := func(ctx context.Context, source Source, query url.Values) (output.Result, error) {
-		return source.Pods(ctx, query.Get("node"))
-	}
-	mux.HandleFunc("GET /pods.json", s.access.loggedIn(s.serveSource(pods)))
+	mux.HandleFunc("GET /pods.json", s.access.loggedIn(s.servePods))
 	mux.HandleFunc("GET /explain.json", s.access.loggedIn(answer(s, s.explain)))
 	mux.HandleFunc("GET /what-if.json", s.access.loggedIn(answer(s, s.options.Questions.whatIf)))
 	mux.HandleFunc("GET /moves.json", s.access.loggedIn(answer(s, s.options.Questions.moves)))
@@ -218,29 +214,27 @@ func writeJSON(w http.ResponseWriter, content []byte) {
 // sourceTimeout bounds the wait for a source that hangs. It is below webserver.WriteTimeout.
 const sourceTimeout = 20 * time.Second
 
-// serveSource serves an answer of the source to the query.
-func (s *Server) serveSource(read func(context.Context, Source, url.Values) (output.Result, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), sourceTimeout)
-		defer cancel()
-		var content []byte
-		err := s.withSource(ctx, func(source Source) error {
-			result, err := read(ctx, source, r.URL.Query())
-			if err == nil {
-				content, err = output.Marshal(result)
-			}
-			return err
-		})
-		switch {
-		case apierrors.IsNotFound(err):
-			http.Error(w, text.Excerpt(err.Error()), http.StatusNotFound)
-		case errors.Is(err, context.DeadlineExceeded):
-			http.Error(w, "the load is being read; try again", http.StatusServiceUnavailable)
-		case err != nil:
-			http.Error(w, text.Excerpt(err.Error()), http.StatusInternalServerError)
-		default:
-			writeJSON(w, content)
+// servePods serves the pods of the node of the query.
+func (s *Server) servePods(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), sourceTimeout)
+	defer cancel()
+	var content []byte
+	err := s.withSource(ctx, func(source Source) error {
+		pods, err := source.Pods(ctx, r.URL.Query().Get("node"))
+		if err == nil {
+			content, err = output.Marshal(pods)
 		}
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		http.Error(w, text.Excerpt(err.Error()), http.StatusNotFound)
+	case errors.Is(err, context.DeadlineExceeded):
+		http.Error(w, "the load is being read; try again", http.StatusServiceUnavailable)
+	case err != nil:
+		http.Error(w, text.Excerpt(err.Error()), http.StatusInternalServerError)
+	default:
+		writeJSON(w, content)
 	}
 }
 

@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -83,7 +82,7 @@ type state struct {
 	sequence int
 	head     []byte
 	// nodes are the JSON of each node.
-	nodes map[string][]byte
+	nodes map[string]json.RawMessage
 	// delta is a JSON merge patch (RFC 7386) of the state before; nil if there is none.
 	delta []byte
 }
@@ -96,7 +95,7 @@ func (s *state) next(snapshot *State) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &state{head: content, nodes: make(map[string][]byte, len(snapshot.Nodes))}
+	n := &state{head: content, nodes: make(map[string]json.RawMessage, len(snapshot.Nodes))}
 	for name, node := range snapshot.Nodes {
 		if n.nodes[name], err = json.Marshal(node); err != nil {
 			return nil, err
@@ -111,7 +110,7 @@ func (s *state) next(snapshot *State) (*state, error) {
 
 // patch sets the delta from the state before. Nodes that did not change are compared as text, and not decoded.
 func (s *state) patch(before *state) error {
-	changed := map[string][]byte{}
+	changed := map[string]json.RawMessage{}
 	for name, node := range s.nodes {
 		switch was, existed := before.nodes[name]; {
 		case !existed:
@@ -138,31 +137,16 @@ func (s *state) patch(before *state) error {
 func (s *state) full() []byte { return withNodes(s.head, s.nodes) }
 
 // withNodes adds nodes to a JSON object.
-func withNodes(head []byte, nodes map[string][]byte) []byte {
+func withNodes(head []byte, nodes map[string]json.RawMessage) []byte {
 	if len(nodes) == 0 {
 		return head
 	}
-	size := len(head)
-	for name, node := range nodes {
-		size += len(name) + len(node) + len(`"":,`)
+	content, _ := json.Marshal(nodes) // of valid JSON
+	separator := ","
+	if len(head) == len("{}") {
+		separator = ""
 	}
-	b := bytes.NewBuffer(make([]byte, 0, size+len(`,"nodes":{}`)))
-	b.Write(head[:len(head)-1])
-	if len(head) > len("{}") {
-		b.WriteByte(',')
-	}
-	b.WriteString(`"nodes":{`)
-	for i, name := range slices.Sorted(maps.Keys(nodes)) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		key, _ := json.Marshal(name) // a string has a JSON
-		b.Write(key)
-		b.WriteByte(':')
-		b.Write(nodes[name])
-	}
-	b.WriteString("}}")
-	return b.Bytes()
+	return slices.Concat(head[:len(head)-1], []byte(separator+`"nodes":`), content, []byte("}"))
 }
 
 // poolLabels are the labels by which clouds and autoscalers name the pool of a node.
