@@ -8,11 +8,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
-	"golang.org/x/time/rate"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
@@ -93,39 +91,4 @@ func escaped(args []any) []any {
 		}
 	}
 	return args
-}
-
-// Progress shows the completed share and the remaining time. It is safe for concurrent use. A nil Progress shows nothing.
-type Progress struct {
-	out   io.Writer
-	start time.Time
-	shown rate.Sometimes
-}
-
-// NewProgress returns a progress bar on out, or nil if out is not a terminal.
-func NewProgress(out io.Writer) *Progress {
-	if StyleOf(out).Width == 0 {
-		return nil
-	}
-	return &Progress{out: out, start: time.Now(), shown: rate.Sometimes{Interval: 200 * time.Millisecond}}
-}
-
-// Set shows the completed share, in [0, 1].
-func (b *Progress) Set(done float64) {
-	if b == nil || done <= 0 {
-		return
-	}
-	b.shown.Do(func() {
-		const width = 30
-		remaining := time.Duration(float64(time.Since(b.start)) * (1 - done) / done).Round(time.Second)
-		bar := strings.Repeat("=", int(done*width))
-		_, _ = fmt.Fprintf(b.out, "\r[%-*s] %3.0f %%, %s left   ", width, bar, 100*done, remaining)
-	})
-}
-
-// Clear removes the bar.
-func (b *Progress) Clear() {
-	if b != nil {
-		_, _ = fmt.Fprint(b.out, "\r\x1b[K")
-	}
 }

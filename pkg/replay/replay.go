@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,8 +33,6 @@ type Options struct {
 	Policies []engine.Policy
 	// Parallelism is the number of concurrent runs; 0 is GOMAXPROCS. It does not change the report.
 	Parallelism int
-	// Progress is called from several goroutines, one call at a time, with the completed share, in [0, 1]. It may be nil.
-	Progress func(done float64)
 }
 
 // Replay replays each input with each policy. A failure, or the end of ctx, stops all.
@@ -45,13 +42,12 @@ func Replay(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	runs := make([]report.Run, len(o.Inputs)*len(o.Policies)) // the policies of the first input first
 	policies := engine.WithPowerModels(o.Policies)
-	p := &progress{report: o.Progress, done: make([]float64, len(runs))}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(cmp.Or(o.Parallelism, runtime.GOMAXPROCS(0)))
 	for i := range runs {
 		group.Go(func() (err error) {
 			in, policy := o.Inputs[i/len(o.Policies)], policies[i%len(o.Policies)]
-			runs[i], err = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
+			runs[i], err = engine.Run(ctx, in, policy)
 			return err
 		})
 	}
@@ -82,25 +78,6 @@ func (o *Options) newReport() *report.Report {
 		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name})
 	}
 	return r
-}
-
-type progress struct {
-	report func(done float64)
-
-	mu   sync.Mutex
-	done []float64
-	sum  float64
-}
-
-func (p *progress) set(run int, done float64) {
-	if p.report == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sum += done - p.done[run]
-	p.done[run] = done
-	p.report(p.sum / float64(len(p.done)))
 }
 
 // Command returns the command replay. Policies may end in the name of a mover, of which there is one at most.
@@ -199,10 +176,11 @@ func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
 	}
 	// A run uses one processor. Others would only wake up, for a fifth more processor time.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), len(o.Inputs)*len(policies))))
-	bar := terminal.NewProgress(cmd.ErrOrStderr())
-	o.Policies, o.Progress = policies, bar.Set
+	if terminal.StyleOf(cmd.ErrOrStderr()).Width > 0 {
+		output.Lines(cmd.ErrOrStderr(), "Replaying. This can take minutes.")
+	}
+	o.Policies = policies
 	r, err := Replay(cmd.Context(), o)
-	bar.Clear()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")
 	}

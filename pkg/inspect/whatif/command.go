@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -125,12 +124,10 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := Run(ctx, connection, Request{
 		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
-		Found: kubectl.FoundBy(cmd, connection), Progress: bar.Set,
+		Found: kubectl.FoundBy(cmd, connection),
 	})
-	bar.Clear()
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return fmt.Errorf("not done within --timeout %v; write fewer --replicas, a longer --timeout, or --timeout 0 for no limit: %w",

@@ -31,8 +31,6 @@ type Request struct {
 	Stdin io.Reader
 	// Found is called with the configuration. It must not be nil.
 	Found func(*cluster.Configuration)
-	// Progress is called with the fraction that is done. It may be nil.
-	Progress func(done float64)
 }
 
 // Report says where the pods of a Request go.
@@ -150,7 +148,7 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 	clock.Stop()
 	e.Notes = append(e.Notes, cluster.Problems()...)
 	out, err := e.plan.Run(ctx, cluster.Scheduler,
-		RunOptions{Profiles: configuration.ProfileNames(), Usages: usages, Groups: e.groups, Progress: e.Progress})
+		RunOptions{Profiles: configuration.ProfileNames(), Usages: usages, Groups: e.groups})
 	if err != nil {
 		return err
 	}

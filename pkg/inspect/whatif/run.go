@@ -27,8 +27,6 @@ type RunOptions struct {
 	Usages sim.MeasuredUsage
 	// Groups are those of the pods to place; nil if they have none.
 	Groups cluster.PodGroups
-	// Progress is called after each pod with the fraction that is done. It may be nil.
-	Progress func(done float64)
 }
 
 // Run applies the plan to s, which has the objects of NewPlan, and places the pods.
@@ -117,9 +115,6 @@ func (r *run) decideAll(ctx context.Context, queue []queued) error {
 		if len(victims) > 0 {
 			queue = append(queue, victims...)
 			sortByPriority(queue[done:])
-		}
-		if r.options.Progress != nil {
-			r.options.Progress(float64(done) / float64(len(queue)))
 		}
 	}
 	r.Pods = len(queue)

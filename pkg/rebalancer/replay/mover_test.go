@@ -79,7 +79,7 @@ func run(t *testing.T, in *input.Input, policy engine.Policy, c *api.Configurati
 	moves.AddFlags(set)
 	check.OK(t, set.Parse(flags))
 	check.OK(t, moves.Read())
-	return check.Value(engine.Run(t.Context(), in, moves.AddTo(policy), func(float64) {}))(t)
+	return check.Value(engine.Run(t.Context(), in, moves.AddTo(policy)))(t)
 }
 
 // small allows moves in a cluster of two nodes and three pods.

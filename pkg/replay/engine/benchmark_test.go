@@ -18,7 +18,7 @@ func BenchmarkReplay(b *testing.B) {
 		b.Run("policy="+p.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				check.Value(Run(b.Context(), in, p, func(float64) {}))(b)
+				check.Value(Run(b.Context(), in, p))(b)
 			}
 		})
 	}

@@ -87,22 +87,20 @@ type podState struct {
 }
 
 // Run replays the input with the policy.
-func Run(ctx context.Context, in *input.Input, policy Policy, progress func(done float64)) (report.Run, error) {
+func Run(ctx context.Context, in *input.Input, policy Policy) (report.Run, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel() // ends the goroutines of plugins
 	e, err := newEngine(ctx, in, policy)
 	if err != nil {
 		return report.Run{}, fmt.Errorf("policy %s: %w", policy.Name, err)
 	}
-	n := input.Ticks(in.Length)
-	for tick := range n {
+	for tick := range input.Ticks(in.Length) {
 		if err := ctx.Err(); err != nil {
 			return report.Run{}, err
 		}
 		if err := e.tick(ctx, tick); err != nil {
 			return report.Run{}, fmt.Errorf("policy %s, %s after the start: %w", policy.Name, time.Duration(tick)*input.Tick, err)
 		}
-		progress(float64(tick+1) / float64(n))
 	}
 	return e.figures.run(e), nil
 }

@@ -32,7 +32,7 @@ func steady(workload int, arrival, lifetime time.Duration, millis float32) input
 
 func replayOne(t *testing.T, in *input.Input, policy Policy) report.Run {
 	t.Helper()
-	return check.Value(Run(t.Context(), in, policy, func(float64) {}))(t)
+	return check.Value(Run(t.Context(), in, policy))(t)
 }
 
 func policy(t testing.TB, name string) Policy {
