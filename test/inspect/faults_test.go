@@ -368,7 +368,8 @@ func sourceFaults() []fault {
 				check.OK(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=70"))
 			})},
 		{"a query in percent", "values.capacity", doctor.Error, "is above capacity", "divide it by 100", // 2 of 8 cores are 25 %
-			queries(args{"cpu": "100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}), ofArgs()},
+			queries(args{"cpu": "100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}),
+			prose(queries(args{"cpu": "sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}))},
 		{"a metric without series", "source.metrics", doctor.Error, "no_such_series", "See what the query returns",
 			func(_ *testing.T, s *scene) {
 				s.examined = configurationOf("NodeMetrics", shared.Endpoints.Prometheus,

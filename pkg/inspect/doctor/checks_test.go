@@ -16,7 +16,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -746,14 +745,14 @@ func TestReportOn_Messages(t *testing.T) {
 		// The window is 2 h, the history 24 h. 0.375 of them are 45 min, and 9 h.
 		{"a long window that the data do not cover", func(s *sourceFacts) {
 			s.windows, s.coverage = append(s.windows, 2*time.Hour), map[time.Duration]float64{2 * time.Hour: 0.375}
-		}, "time.coverage", Warning, []string{"the server has data of 38 % of the window of 2h0m0s", "Wait until the server has data of 2h0m0s", "write 45m0s instead of 2h0m0s wherever a plugin reads that window"}},
+		}, "time.coverage", Warning, []string{"the server has data of 38 % of the window of 2h0m0s", "Wait until the server has data of 2h0m0s", "write at most 45m0s instead"}},
 		{"a long window that the data cover", func(s *sourceFacts) {
 			s.windows, s.coverage = append(s.windows, 2*time.Hour), map[time.Duration]float64{2 * time.Hour: 0.95}
 		}, "time.coverage", OK, []string{"the server has data of 95 % of the window of 2h0m0s"}},
 		{"a history that the data do not cover", func(s *sourceFacts) {
 			s.nodes[0].CreationTimestamp = metav1.NewTime(s.now.Add(-25 * time.Hour))
 			s.histories, s.coverage = []time.Duration{24 * time.Hour}, map[time.Duration]float64{24 * time.Hour: 0.375}
-		}, "time.coverage", Warning, []string{"the server has data of 38 % of the history of 24h0m0s", "write 9h0m0s instead of 24h0m0s wherever a plugin reads that history"}},
+		}, "time.coverage", Warning, []string{"the server has data of 38 % of the history of 24h0m0s", "write at most 9h0m0s instead"}},
 		{"a coverage that the server does not tell", func(s *sourceFacts) {
 			s.windows, s.coverageErr = append(s.windows, 2*time.Hour), errors.New("too many samples")
 		}, "time.coverage", Skipped, []string{"not checked whether the server has data of 2h0m0s: too many samples"}},
@@ -772,19 +771,11 @@ func TestReportOn_Messages(t *testing.T) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: 90 * time.Second, Since: time.Hour}
 		}, "time.scrape", Warning, []string{"nodes are measured every 1m30s (n1), over a window of 5m0s: not often enough"}},
 		// 64 and 8e9 stand for percent and bytes.
-		{"a query that returns percent", custom(64), "values.capacity", Error, []string{"6400.0 %", "seems to return percent", "memory: |-\n      (mine\n      ) / 100"}},
-		// n1 has 8 cores: 3.2 may be a load of 40 % in cores, and 64 is none.
-		{"a query that may return cores", func(s *sourceFacts) {
-			custom(3.2)(s)
-			s.diagnosis.Queries[0].Resource, s.nodes[0].Status.Capacity = load.CPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
-		}, "values.capacity", Error, []string{"on n1: 3.2, which counts as 100 %", "such as bytes or cores", "or by 100 if it returns percent"}},
-		{"a query of cores that returns percent", func(s *sourceFacts) {
-			custom(64)(s)
-			s.diagnosis.Queries[0].Resource, s.nodes[0].Status.Capacity = load.CPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
-		}, "values.capacity", Error, []string{"6400.0 %", "seems to return percent"}},
+		{"a query that returns percent", custom(64), "values.capacity", Error, []string{"6400 %", "If it returns percent, divide it by 100", "query=mine"}},
 		{"a query that returns bytes", custom(8e9), "values.capacity", Error, []string{
-			"is above capacity on n1: 8e+09, which counts as 100 %", "seems to return an amount, such as bytes", "query=mine",
+			"is above capacity on n1: 8e+11 %, which counts as 100 %", "an amount, such as bytes or cores", "query=mine",
 		}},
+		{"a custom query that is a little above", custom(1.5), "values.capacity", Warning, []string{"on n1: 150 %", "The node is overloaded"}},
 		{"a Lease that is about to run out", func(s *sourceFacts) { s.lease.Spec.RenewTime.Time = s.now.Add(-15 * time.Second) },
 			"scheduler.leader", OK, []string{"plimsoll-1 leads"}},
 		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {

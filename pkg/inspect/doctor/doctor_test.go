@@ -256,7 +256,7 @@ func TestWaitingChecks(t *testing.T) {
 				}}}}
 			}),
 			pod("b", "zzz", time.Hour, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "tpu"}} }),
-		}, true, Error, []string{"Start scheduler zzz: the pods ask for devices (claim tpu, nvidia.com/gpu)."}},
+		}, true, Error, []string{"Start scheduler zzz, which the pods may need for devices. Or write schedulerName: default-scheduler "}},
 		{"devices, and a misspelled name", []*corev1.Pod{
 			pod("b", "plimsol", time.Hour, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "tpu"}} }),
 		}, true, Error, []string{`did you mean "plimsoll"?`, "schedulerName: plimsoll"}},

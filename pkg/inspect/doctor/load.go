@@ -396,41 +396,22 @@ func (s *sourceFacts) checkCapacity() []Result {
 			highest = q
 		}
 	}
-	const plausible, percent = 1.5, 100 * 1.5 // above, the query returns percent, or an amount
-	switch {
-	case highest == nil:
+	if highest == nil {
 		return nil
-	case highest.Highest <= 1:
-		return Fine("no node is above its capacity")
 	}
+	const plausible = 1.5 // above, a custom query does not return a fraction
 	result, advice := Warn, s.AdviseRun(cluster.Kubectl("get", "node", highest.HighestNode, "-o", "jsonpath={.status.capacity}"),
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
-	value := fmt.Sprintf("%.1f %%, which counts as 100 %%", 100*highest.Highest)
 	switch {
-	case highest.Custom() && (highest.Highest > percent || s.mayBeCores(highest)):
-		value = fmt.Sprintf("%.4g, which counts as 100 %%", highest.Highest)
-		result, advice = Fail, s.AdviseRun(s.queryCommand(highest.PromQL),
-			"The query seems to return an amount, such as bytes or cores, and must return a fraction of capacity. Divide it by the node's "+
-				"capacity in the same unit, such as node_memory_MemTotal_bytes, or by 100 if it returns percent. See what it returns:")
+	case highest.Highest <= 1:
+		return Fine("no node is above its capacity")
 	case highest.Custom() && highest.Highest > plausible:
-		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
-		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
-		fraction := map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}
-		result, advice = Fail, s.adviseEdit(providerYAML("queries", fraction), "divide it by 100:",
-			"The query seems to return percent, and must return a fraction of capacity.")
+		result, advice = Fail, s.AdviseRun(s.queryCommand(highest.PromQL),
+			"The query must return a fraction of capacity. If it returns percent, divide it by 100. If it returns an amount, such as "+
+				"bytes or cores, divide it by the capacity in that unit, such as node_memory_MemTotal_bytes. See what it returns:")
 	}
-	return result(advice, "%s is above capacity on %s: %s", highest, highest.HighestNode, value)
-}
-
-// mayBeCores reports whether the node has as many cores as the query returns of it.
-func (s *sourceFacts) mayBeCores(q *diagnosis.QueryDiagnosis) bool {
-	i := slices.IndexFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == q.HighestNode })
-	const plausible = 1.5
-	if i < 0 || q.Resource != load.CPU {
-		return false
-	}
-	cores := s.nodes[i].Status.Capacity.Cpu().AsApproximateFloat64()
-	return q.Highest > plausible && q.Highest <= plausible*cores
+	return result(advice, "%s is above capacity on %s: %.4g %%, which counts as 100 %%", highest, highest.HighestNode,
+		100*highest.Highest)
 }
 
 // samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
@@ -484,22 +465,18 @@ func (s *sourceFacts) checkCoverage() []Result {
 
 // checkLong checks a long window, or a history, of which the server has a fraction.
 func (s *sourceFacts) checkLong(span time.Duration, covered float64) []Result {
-	field := map[bool]string{true: "window", false: "history"}[slices.Contains(s.windows, span)]
-	message := fmt.Sprintf("the server has data of %.0f %% of the %s of %s", 100*covered, field, span)
+	isHistory := !slices.Contains(s.windows, span)
+	message := fmt.Sprintf("the server has data of %.0f %% of the %s of %s", 100*covered,
+		map[bool]string{true: "history", false: "window"}[isHistory], span)
 	isOlder := func(node *corev1.Node) bool { return s.serverTime().Sub(node.CreationTimestamp.Time) > span }
 	switch {
 	case covered >= 0.9:
 		return Fine("%s", message)
-	case field == "history" && !slices.ContainsFunc(s.nodes, isOlder):
+	case isHistory && !slices.ContainsFunc(s.nodes, isOlder):
 		return Skip("%s, and the cluster is younger", message)
 	}
-	shorter := time.Duration(covered * float64(span)).Truncate(time.Minute)
-	advice := Advise("Wait until the server has data of %s, or raise its retention.", span)
-	if least := map[string]time.Duration{"window": s.windows[0], "history": time.Hour}[field]; shorter >= least {
-		advice = append(advice, Advise("Or, in %s, write %s instead of %s wherever a plugin reads that %s.",
-			s.Configuration.Origin, shorter, span, field)...)
-	}
-	return Warn(advice, "%s", message)
+	return Warn(Advise("Wait until the server has data of %s, or raise its retention. Or, in %s, write at most %s instead.", span,
+		s.Configuration.Origin, time.Duration(covered*float64(span)).Truncate(time.Minute)), "%s", message)
 }
 
 // isLong reports whether the examination, which looks back for a few of the shortest windows, leaves the span out.

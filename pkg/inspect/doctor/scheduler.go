@@ -17,9 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/resource"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	stock "k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/ptr"
 
@@ -503,9 +501,8 @@ const patience, hanging = 10 * time.Second, time.Minute
 
 // queue has the pods with one schedulerName.
 type queue struct {
-	// unseen are pods that have waited longer than patience without a look. devices are what they ask for beside cpu and memory.
-	unseen  []string
-	devices []string
+	// unseen are pods that have waited longer than patience without a look.
+	unseen []string
 	// schedulerOnly reports whether one of them waits for the scheduler only. It has no volume and no claim, and had no gate.
 	schedulerOnly bool
 	// since is when the oldest of them was created. If schedulerOnly is true, others do not count.
@@ -562,19 +559,17 @@ func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Resul
 		return nil // they are next, or wait for something else, such as more pods of a group
 	}
 	similar := append(configlint.SimilarNames(name, f.Profiles()), corev1.DefaultSchedulerName)
-	fails := failIf(f.serverTime().Sub(q.since) >= hanging)
-	switch {
-	case len(similar) == 1 && len(q.devices) > 0: // default-scheduler may not assign them
-		return fails(Advise("Start scheduler %s: the pods ask for devices (%s).", name, text.FirstN(q.devices)), "%s", message)
-	case len(similar) > 1:
+	todo := "Start scheduler " + name + ", which the pods may need for devices. Or write"
+	if len(similar) > 1 {
 		message += fmt.Sprintf("; did you mean %q?", similar[0])
+		todo = "Write"
 	}
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
 		"OWNER:.metadata.ownerReferences[*].kind,NAME:.metadata.ownerReferences[*].name"
 	selector := "spec.nodeName=,spec.schedulerName=" + name
 	advice := f.AdviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
-		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
-	return fails(advice, "%s", message)
+		"%s schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", todo, similar[0])
+	return failIf(f.serverTime().Sub(q.since) >= hanging)(advice, "%s", message)
 }
 
 // schedulerOf returns all profiles of the scheduler that has the named one, and the command that shows the scheduler.
@@ -627,22 +622,10 @@ func (f *Facts) queues() (queues map[string]*queue, total int) {
 
 func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
 	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
-	q.devices = slices.Compact(slices.Sorted(slices.Values(slices.Concat(q.devices, devicesOf(pod)))))
 	created := pod.CreationTimestamp.Time
 	if q.since.IsZero() || schedulerOnly && !q.schedulerOnly || schedulerOnly == q.schedulerOnly && created.Before(q.since) {
 		q.schedulerOnly, q.since = schedulerOnly, created
 	}
-}
-
-// devicesOf returns the extended resources and the claims that a pod asks for.
-func devicesOf(pod *corev1.Pod) []string {
-	devices := text.Each(pod.Spec.ResourceClaims, func(c corev1.PodResourceClaim) string { return "claim " + c.Name })
-	for name := range resource.PodLimits(pod, resource.PodResourcesOptions{}) { // requests of extended resources need limits
-		if helper.IsExtendedResourceName(name) {
-			devices = append(devices, string(name))
-		}
-	}
-	return devices
 }
 
 // mayWaitForOthers reports whether a pod without a condition may wait for a volume or a claim.
