@@ -249,13 +249,14 @@ func TestCheck_LimitsEvictForGroups(t *testing.T) {
 
 func TestEnables(t *testing.T) {
 	const gate = "GenericWorkload"
-	all := "AllAlpha"
-	if utilfeature.DefaultMutableFeatureGate.GetAll()[gate].PreRelease == featuregate.Beta {
+	all, spec := "AllAlpha", utilfeature.DefaultMutableFeatureGate.GetAll()[gate]
+	if spec.PreRelease == featuregate.Beta {
 		all = "AllBeta"
 	}
 	for gates, want := range map[string]bool{
-		"": false, "GenericWorkload=true": true, "A=1,kube:GenericWorkload=1": true, "GenericWorkload=True": true, all + "=true": true,
+		"": false, "GenericWorkload=true": true, "A=1,kube:GenericWorkload=1": true, "GenericWorkload=True": true,
 		"GenericWorkload=false": false, "GenericWorkload=true,GenericWorkload=false": false, all + "=true,GenericWorkload=0": false,
+		all + "=true": spec.PreRelease != featuregate.GA, // Kubernetes 1.34 does not have the gate
 	} {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		flags.String("feature-gates", "", "")
