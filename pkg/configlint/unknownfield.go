@@ -62,19 +62,24 @@ func fieldErrors(node *yaml.Node, of reflect.Type, path string) (errs []error) {
 			}
 		}
 	case kind == reflect.Struct && node.Kind == yaml.MappingNode:
-		fields := FieldTypes(of)
-		for key, value := range pairs(node) {
-			if field, ok := fields[key.Value]; ok {
-				errs = append(errs, fieldErrors(value, field, path+key.Value+".")...)
-			} else if key.Tag == "!!merge" {
-				errs = append(errs, fieldErrors(value, of, path)...)
-			} else {
-				errs = append(errs, unknownField(key, path, fields))
-			}
-		}
+		return structErrors(node, of, path)
 	default:
 		if err := decode(node, of); err != nil {
 			errs = append(errs, fmt.Errorf("line %d: %s: want %w", node.Line, strings.TrimSuffix(path, "."), err))
+		}
+	}
+	return errs
+}
+
+func structErrors(node *yaml.Node, of reflect.Type, path string) (errs []error) {
+	fields := FieldTypes(of)
+	for key, value := range pairs(node) {
+		if field, ok := fields[key.Value]; ok {
+			errs = append(errs, fieldErrors(value, field, path+key.Value+".")...)
+		} else if key.Tag == "!!merge" {
+			errs = append(errs, fieldErrors(value, of, path)...)
+		} else {
+			errs = append(errs, unknownField(key, path, fields))
 		}
 	}
 	return errs
