@@ -1,17 +1,12 @@
 package inspect
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -232,33 +227,5 @@ func TestTop_Errors(t *testing.T) {
 		if !strings.Contains(r.stderr, tc.want) || r.stdout != "" {
 			t.Errorf("%v: stderr %q and stdout %q, want %q", tc.args, r.stderr, r.stdout, tc.want)
 		}
-	}
-}
-
-// The table is printed after each refresh of the load, until a signal.
-func TestTop_Watch(t *testing.T) {
-	shared.clear(t)
-	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "watched", CPU: "8", Memory: "32Gi"}))
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, "kubectl-plimsoll"), "top", "-w",
-		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
-	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	lines := bufio.NewScanner(out)
-	tables := 0
-	for tables < 3 && lines.Scan() {
-		if strings.Contains(lines.Text(), "\x1b") {
-			t.Errorf("an escape sequence: %q", lines.Text())
-		}
-		if strings.HasPrefix(lines.Text(), "NAME") {
-			tables++
-		}
-	}
-	must(t, cmd.Process.Signal(syscall.SIGTERM))
-	for lines.Scan() { // to the end
-	}
-	if err := cmd.Wait(); err != nil || tables < 3 {
-		t.Errorf("%d tables, and %v after a signal; want 3 and exit code 0", tables, err)
 	}
 }
