@@ -218,30 +218,16 @@ func addressOf(spec config.LoadSpec) string {
 	return cmp.Or(spec.WatcherAddress, spec.MetricProvider.Address)
 }
 
-// Route is how a server is reached.
-type Route int
+// Aggregation is the route of metrics-server, which has no address.
+const Aggregation = "through the API server's aggregation of metrics.k8s.io"
 
-// The routes. Replaced is by --source-address.
-const (
-	Direct Route = iota
-	Replaced
-	Aggregation
-)
-
-func (r Route) String() string {
-	return [...]string{
-		"directly", "at the address of --source-address", "through the API server's aggregation of metrics.k8s.io",
-	}[r]
-}
-
-// routeOf returns how the spec's server is reached. Aggregation has no address.
-func (a *access) routeOf(spec config.LoadSpec) (route Route, address string) {
+func (a *access) routeOf(spec config.LoadSpec) (route, address string) {
 	address = addressOf(spec)
 	switch {
 	case a.Address != "" && (address != "" || spec.IsHosted()):
-		return Replaced, a.Address
+		return "at " + a.Address, a.Address
 	case address == "" && !spec.IsHosted():
 		return Aggregation, ""
 	}
-	return Direct, address
+	return "directly", address
 }

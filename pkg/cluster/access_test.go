@@ -87,28 +87,28 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 		options SourceOptions
 		want    string
 		err     []string
-		route   Route
+		route   string
 	}{
-		{name: "outside the cluster, with a token", fields: "token: of-config, ", want: "Bearer of-config", route: Direct},
+		{name: "outside the cluster, with a token", fields: "token: of-config, ", want: "Bearer of-config", route: "directly"},
 		{
 			name: "files of the configuration are those of the pod, also where this machine has them", fields: "tokenFile: " + token + ", ",
-			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: Direct,
+			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: "directly",
 		},
-		{name: "in the scheduler's pod they are read", fields: "tokenFile: " + token + ", ", inPod: true, own: true, want: "Bearer of-a-file", route: Direct},
+		{name: "in the scheduler's pod they are read", fields: "tokenFile: " + token + ", ", inPod: true, own: true, want: "Bearer of-a-file", route: "directly"},
 		{
 			name: "in another pod they are not", fields: "tokenFile: " + token + ", ", inPod: true,
-			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: Direct,
+			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: "directly",
 		},
-		{name: "a flag replaces them", fields: "tokenFile: /absent, ", options: SourceOptions{TokenFile: token}, want: "Bearer of-a-file", route: Direct},
+		{name: "a flag replaces them", fields: "tokenFile: /absent, ", options: SourceOptions{TokenFile: token}, want: "Bearer of-a-file", route: "directly"},
 		{
 			name: "the HTTP configuration is one of the pod's", fields: "httpConfigFile: " + token + ", ",
-			err: []string{"httpConfigFile " + token, "--source-http-config-file FILE"}, route: Direct,
+			err: []string{"httpConfigFile " + token, "--source-http-config-file FILE"}, route: "directly",
 		},
 		{
 			name: "a flag replaces the HTTP configuration", fields: "httpConfigFile: /absent, ",
-			options: SourceOptions{HTTPConfigFile: check.File(t, "http.yaml", "bearer_token: of-http")}, want: "Bearer of-http", route: Direct,
+			options: SourceOptions{HTTPConfigFile: check.File(t, "http.yaml", "bearer_token: of-http")}, want: "Bearer of-http", route: "directly",
 		},
-		{name: "a flag replaces the address", options: SourceOptions{Address: server.URL + "/other"}, route: Replaced},
+		{name: "a flag replaces the address", options: SourceOptions{Address: server.URL + "/other"}, route: "at " + server.URL + "/other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := len(p.seen())

@@ -136,16 +136,8 @@ const StatisticsInterval = refresh.WorkloadInterval
 // Source is a source of load that plugins read, with the result and the route of its last refresh.
 type Source struct {
 	provider.SourceStatus
-	Route   Route
-	Address string
-}
-
-// Reached completes the sentence "It is reached …".
-func (s *Source) Reached() string {
-	if s.Route == Replaced {
-		return "at " + s.Address
-	}
-	return s.Route.String()
+	// Route completes the sentence "It is reached …".
+	Route, Address string
 }
 
 // Sources returns the sources of nodes' load, in the order in which plugins first name them.

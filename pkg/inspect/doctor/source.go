@@ -20,7 +20,7 @@ import (
 
 func (s *sourceFacts) checkAnswers() []Result {
 	if s.needAnswer() == nil {
-		return Fine("%s answers; it is reached %s", s.Label, s.Reached())
+		return Fine("%s answers; it is reached %s", s.Label, s.Route)
 	}
 	switch {
 	case !errors.Is(s.Err, cluster.ErrNotHere):
