@@ -273,7 +273,7 @@ func TestExplain_Kept(t *testing.T) {
 		if lent, err := session.Lend(&cluster.Configuration{Decoded: &schedulerconfig.KubeSchedulerConfiguration{}}, nil); lent || err != nil {
 			t.Errorf("lent: %v, error %v", lent, err)
 		}
-		check.Value(session.Update(t.Context()))(t)
+		check.OK(t, session.Update(t.Context()))
 		nodes := check.Value(session.Nodes(t.Context(), top.Selection{Order: top.ByName}))(t)
 		check.Equal(t, "line of a", 80, *nodes.Nodes[0].CPU.LinePercent)
 		if problem == "" {

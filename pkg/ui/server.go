@@ -26,8 +26,8 @@ import (
 
 // Source is the load of a cluster. One goroutine uses it at a time. *top.Session implements it.
 type Source interface {
-	// Update reads what has changed. It reports whether it read load.
-	Update(ctx context.Context) (refreshed bool, err error)
+	// Update reads what has changed.
+	Update(ctx context.Context) error
 	Nodes(ctx context.Context, selected top.Selection) (*top.Nodes, error)
 	Pods(ctx context.Context, node string) (*top.Pods, error)
 	// Waiting returns the pods without a node, the longest waiting first.
@@ -132,7 +132,7 @@ func (s *Server) read(ctx context.Context) error {
 	var nodes *top.Nodes
 	var waiting []top.WaitingPod
 	err := s.withSource(ctx, func(source Source) (err error) {
-		if _, err := source.Update(ctx); err != nil {
+		if err := source.Update(ctx); err != nil {
 			return err
 		}
 		waiting = source.Waiting()

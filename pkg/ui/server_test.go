@@ -71,11 +71,11 @@ func (c *fakeCluster) change(change func(map[string]top.Row)) {
 	change(c.rows)
 }
 
-func (c *fakeCluster) Update(context.Context) (bool, error) {
+func (c *fakeCluster) Update(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.updates++
-	return true, c.err
+	return c.err
 }
 
 func (c *fakeCluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {

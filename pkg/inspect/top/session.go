@@ -85,24 +85,21 @@ func (s *Session) Held(kind string) []runtime.Object {
 	return nil
 }
 
-// Update applies changes of objects, and reads load that is due. It reports whether it read load.
-func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
+// Update applies changes of objects, and reads load that is due.
+func (s *Session) Update(ctx context.Context) error {
 	s.compareConfiguration(ctx)
 	if err := s.follower.Apply(s.cluster.Scheduler); err != nil {
-		return false, err
+		return err
 	}
-	now := s.clock.Now()
-	switch {
+	switch now := s.clock.Now(); {
 	case now.Sub(s.learned) >= cluster.StatisticsInterval:
 		s.cluster.Refresh(ctx)
-		s.learned = now
+		s.refreshed, s.learned = now, now
 	case now.Sub(s.refreshed) >= s.reader.RefreshInterval():
 		s.cluster.RefreshLoad(ctx)
-	default:
-		return false, nil
+		s.refreshed = now
 	}
-	s.refreshed = now
-	return true, nil
+	return nil
 }
 
 // Lend applies changes of objects, and calls use with the simulated cluster. use must leave it unchanged. Unless the session
