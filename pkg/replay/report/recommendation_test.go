@@ -127,7 +127,9 @@ func TestRecommendation(t *testing.T) {
 
 func TestHeat(t *testing.T) {
 	check.Equal(t, "unknown", "", (&Report{}).Heat())
-	of := func(fiveMinutes float64) *Report { return &Report{Autocorrelation: &Autocorrelation{fiveMinutes}} }
+	of := func(fiveMinutes float64) *Report {
+		return &Report{Autocorrelation: &Autocorrelation{fiveMinutes}, Policies: []PolicyReport{hot(Stock, 1)}}
+	}
 	check.Equal(t, "PlanetLab", "The pods' CPU usages have an autocorrelation of 0.10 after five minutes: "+
 		"heat passes within minutes, so moves help little.", of(0.1).Heat())
 	check.Contains(t, printed(of(0.86)), "0.86 after five minutes: heat lasts, so moves can help.\n")
