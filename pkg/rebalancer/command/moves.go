@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -89,11 +90,18 @@ type Stay struct {
 	Pods    int    `json:"pods"`
 }
 
-// ReadConfiguration is plan.ReadConfiguration for the flag of a command.
+// ReadConfiguration reads the RebalancerConfiguration of the flag. Without a file it returns the defaults.
 func ReadConfiguration(file string) (*api.Configuration, error) {
-	c, err := plan.ReadConfiguration(file)
+	if file == "" {
+		return api.Default(), nil
+	}
+	content, err := boundedfile.ReadConfiguration(file)
 	if err != nil {
 		return nil, cluster.OptionErrorf("--rebalancer-config: %w", err)
+	}
+	c, err := plan.DecodeConfiguration(content)
+	if err != nil {
+		return nil, cluster.OptionErrorf("--rebalancer-config: %s: %w", file, err)
 	}
 	return c, nil
 }

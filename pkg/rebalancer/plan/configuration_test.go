@@ -7,11 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
-	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// TestReadConfiguration has a mistake in the line after the header.
-func TestReadConfiguration(t *testing.T) {
+// TestDecodeConfiguration has a mistake in the line after the header.
+func TestDecodeConfiguration(t *testing.T) {
 	const header = "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"
 	for content, want := range map[string]string{
 		header:                       "",
@@ -29,15 +28,14 @@ func TestReadConfiguration(t *testing.T) {
 		"linePercent: 80":                                         `apiVersion: Unsupported value: "": supported values: "rebalancer.plimsoll.io/v1"`,
 		header + "windows: [":                                     "line 3: did not find expected node content",
 	} {
-		file := check.File(t, "rebalancer.yaml", content)
-		c, err := ReadConfiguration(file)
+		c, err := DecodeConfiguration([]byte(content))
 		if want == "" {
 			if diff := cmp.Diff(api.Default(), c); err != nil || diff != "" {
 				t.Errorf("%q: error %v, (-default +got):\n%s", content, err, diff)
 			}
 			continue
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", content, err, want)
 		}
 	}
