@@ -86,8 +86,8 @@ type moving struct {
 
 type underWay struct {
 	evicted types.UID
-	// mark is negative if figures do not cover the eviction.
-	mark int
+	// counted says that figures cover the eviction.
+	counted bool
 }
 
 type departure struct {
@@ -221,12 +221,10 @@ func (m *moving) evict(pod *corev1.Pod, tick int) error {
 	gone := tick + input.Ticks(m.termination)
 	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
 	m.departures[i] = append(m.departures[i], departure{from, now})
-	u := underWay{pod.UID, -1}
+	m.underWay[i] = underWay{pod.UID, m.counts(tick)}
 	if m.counts(tick) {
-		u.mark = m.figures.Moves
 		m.figures.Moves++
 	}
-	m.underWay[i] = u
 	m.evicted = append(m.evicted, i)
 	p.restarts++
 	p.left, p.ready = max(p.end-tick, 1), gone+input.Ticks(m.startup)
@@ -250,7 +248,7 @@ func (m *moving) bound(i int, node string) {
 	if ok {
 		m.mover.Placed(u.evicted, m.pods[i].object)
 	}
-	if !ok || u.mark < 0 {
+	if !ok || !u.counted {
 		return
 	}
 	now := m.clock.Now()
@@ -265,7 +263,7 @@ func (m *moving) started(ctx context.Context, i int) {
 	if !ok {
 		return
 	}
-	if m.mover.Ready(ctx, u.evicted, m.pods[i].object, m.clock.Now()) && u.mark >= 0 {
+	if m.mover.Ready(ctx, u.evicted, m.pods[i].object, m.clock.Now()) && u.counted {
 		m.figures.Landed++
 	}
 	delete(m.underWay, i)

@@ -132,14 +132,14 @@ func TestMoves_Costs(t *testing.T) {
 func TestMoves_Returns(t *testing.T) {
 	at := tiny(nil).Start
 	for _, tc := range []struct {
-		name string
-		ago  time.Duration
-		mark int
-		want int
+		name    string
+		ago     time.Duration
+		counted bool
+		want    int
 	}{
-		{"an hour later", time.Hour, 0, 1},
-		{"more than an hour later", time.Hour + time.Second, 0, 0},
-		{"before figures count", time.Minute, -1, 0},
+		{"an hour later", time.Hour, true, 1},
+		{"more than an hour later", time.Hour + time.Second, true, 0},
+		{"before figures count", time.Minute, false, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := check.Value(newEngine(t.Context(), tiny(nil), policy(t, report.Stock)))(t)
@@ -147,7 +147,7 @@ func TestMoves_Returns(t *testing.T) {
 			e.pods = make([]podState, 8)
 			m := &moving{
 				engine: e, mover: &once{},
-				underWay:   map[int]underWay{7: {mark: tc.mark}},
+				underWay:   map[int]underWay{7: {counted: tc.counted}},
 				departures: map[int][]departure{7: {{"a", at.Add(-tc.ago)}, {"b", at}}},
 			}
 			m.bound(7, "a")
