@@ -139,11 +139,14 @@ profile: ## take the profile of processor time that PGO=1 builds with (five minu
 bench-quick: ## compare one profile, to 5 %, in five minutes once all is built
 	@hack/bench.sh quick
 
+# Of Bitbrains, the days that nothing was chosen by.
 quality: ## compare the plugins, and moves, with the stock scheduler and with one that knows the future, on two real traces (hours)
 	go build -o bin/kubectl-plimsoll ./cmd/kubectl-plimsoll
-	for nodes in 100 40; do for traces in planetlab 'bitbrains --consecutive'; do \
+	rm -rf bin/days && mkdir bin/days
+	cp pkg/replay/testdata/traces/bitbrains/day0[789]* pkg/replay/testdata/traces/bitbrains/day1[012]* bin/days
+	for nodes in 100 40; do for traces in pkg/replay/testdata/traces/planetlab 'bin/days --consecutive' 'bin/days --consecutive --scenario low'; do \
 		bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml --policies stock,clairvoyant,PredictedPeak+rebalance \
-			--seeds 4 --nodes $$nodes --traces pkg/replay/testdata/traces/$$traces || exit; \
+			--seeds 4 --nodes $$nodes --traces $$traces || exit; \
 	done; done
 	bin/kubectl-plimsoll replay --config pkg/replay/testdata/packing.yaml --scenario low --policies stock --seeds 3
 	go test -tags quality -count 1 -run RanksPolicies ./pkg/replay

@@ -206,8 +206,8 @@ func plannedConfiguration(prometheus string) (*Configuration, error) {
 		"profiles": values.Config.Profiles, "leaderElection": map[string]any{"leaderElect": false},
 	})
 	return &Configuration{
-		Origin: "the chart's default profile with " + cmp.Or(prometheus, "metrics-server") + ", as no Deployment of Plimsoll was found (for a static pod, write " +
-			"--config with a copy of its file)",
+		Origin: "the chart's default profile with " + cmp.Or(prometheus, "metrics-server") + ", as no Deployment of Plimsoll was found " +
+			"(for a static pod, write --config with a copy of its file)",
 		Content: content,
 	}, err
 }

@@ -133,7 +133,8 @@ func checkVersion(root *yaml.Node) error {
 	if !strings.HasPrefix(apiVersion, kubeschedulerconfigv1.GroupName+"/v1beta") {
 		return nil
 	}
-	return fmt.Errorf("apiVersion: %s is no longer supported: write %s everywhere, and remove healthzBindAddress and metricsBindAddress "+
-		"(v1 serves both over HTTPS at --secure-port). Compared with v1beta1 and v1beta2, default weights differ in v1: "+
-		"InterPodAffinity has 2 (1 before), NodeAffinity 2 (1) and TaintToleration 3 (1)", apiVersion, kubeschedulerconfigv1.SchemeGroupVersion)
+	return fmt.Errorf("apiVersion: %s is no longer supported: write %s everywhere, and remove healthzBindAddress and "+
+		"metricsBindAddress (v1 serves both over HTTPS at --secure-port). Compared with v1beta1 and v1beta2, default weights differ "+
+		"in v1: InterPodAffinity has 2 (1 before), NodeAffinity 2 (1) and TaintToleration 3 (1)",
+		apiVersion, kubeschedulerconfigv1.SchemeGroupVersion)
 }

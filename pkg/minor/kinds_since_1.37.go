@@ -22,8 +22,8 @@ type (
 	PlacementCycleState = fwk.PlacementCycleState
 )
 
-// PodGroupCycle returns the state that PodGroupPostFilter gets: that of the cycle that places the pod's group, or else the outermost
-// composite group. It is nil for a pod without a group.
+// PodGroupCycle returns the state that PodGroupPostFilter gets: that of the cycle that places the pod's group, or else the
+// outermost composite group. It is nil for a pod without a group.
 func PodGroupCycle(state fwk.CycleState) PodGroupCycleState {
 	cycle := GroupOf(state)
 	for cycle != nil && cycle.GetParentPlacementCycleState() != nil {

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +73,7 @@ func TestPlaceGroup_Alike(t *testing.T) {
 			first.Spec.Volumes[0].Ephemeral = second.Spec.Volumes[0].Ephemeral
 			g := check.Value(s.PlaceGroup(t.Context(), []*corev1.Pod{first.Obj(), second}))(t)
 			check.Equal(t, "pods without a node", []string{"p1", "p2"}, []string{g.Failed[0].Pod.Name, g.Failed[1].Pod.Name})
-			check.Equal(t, "the second is not tried", tc.want, g.Failed[0].Err == g.Failed[1].Err)
+			check.Equal(t, "the second is not tried", tc.want, errors.Is(g.Failed[1].Err, g.Failed[0].Err))
 		})
 	}
 }

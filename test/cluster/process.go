@@ -103,8 +103,8 @@ func (p *Process) Stop() error { return p.end(syscall.SIGTERM, false) }
 // Kill sends SIGKILL and waits for the process to end, for at most stopTimeout.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, false) }
 
-// Pause stops the process with SIGSTOP: it keeps its connections, but does nothing until Resume. On a busy machine the signal takes a
-// while: until one thread has handled it, the others go on. Pause waits for that where /proc tells it.
+// Pause stops the process with SIGSTOP: it keeps its connections, but does nothing until Resume. On a busy machine the signal takes
+// a while: until one thread has handled it, the others go on. Pause waits for that where /proc tells it.
 func (p *Process) Pause() {
 	p.signal(syscall.SIGSTOP)
 	p.mu.Lock()

@@ -10,8 +10,8 @@ import (
 
 // foreignFlags are flags of other programs that the docs name alone.
 var foreignFlags = map[string]string{
-	"endpoint-strict": "Thanos", "event-ttl": "kube-apiserver", "feature-gates": "kube-apiserver", "kube-version": "helm", "patches": "kubeadm",
-	"runtime-config": "kube-apiserver",
+	"endpoint-strict": "Thanos", "event-ttl": "kube-apiserver", "feature-gates": "kube-apiserver", "kube-version": "helm",
+	"leader-elect": "kube-scheduler", "patches": "kubeadm", "runtime-config": "kube-apiserver",
 }
 
 // A flag that the docs name alone is one of a program of this project, or of a known other one.

@@ -283,8 +283,8 @@ func (x *run) withScheduler(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// usageReader returns a function that reads the usage of the namespace's pods, while the cluster is used by others. It is nil unless
-// the pod has a node, and a profile that reads load.
+// usageReader returns a function that reads the usage of the namespace's pods, while the cluster is used by others. It is nil
+// unless the pod has a node, and a profile that reads load.
 func (x *run) usageReader(c *cluster.Cluster, pod *corev1.Pod) (read func(context.Context) sim.MeasuredUsage) {
 	if pod.Spec.NodeName == "" {
 		return nil

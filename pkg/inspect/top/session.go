@@ -26,7 +26,7 @@ type Session struct {
 	// follower has the changes of objects that are not simulated yet.
 	follower *sim.Follower
 	clock    clock.PassiveClock
-	// find reads the configuration. outdated says why the session's configuration is not the present one, or may not be, as of checked.
+	// find reads the configuration. outdated says why the session's configuration is not the present one, or may not be.
 	find     func(context.Context) (*cluster.Configuration, error)
 	checked  time.Time
 	outdated error

@@ -179,19 +179,24 @@ func (pl *IncrementalPodTopologySpread) domainsOf(e *eligibility, c *constraint)
 	if count, ok := pl.domains[key]; ok {
 		return count
 	}
+	count := pl.countDomains(e, c)
+	if len(key.pod) > maxText {
+		return count
+	}
+	if pl.domains == nil || len(pl.domains) >= maxDomains {
+		pl.domains = map[domainsKey]int{}
+	}
+	pl.domains[key] = count
+	return count
+}
+
+func (pl *IncrementalPodTopologySpread) countDomains(e *eligibility, c *constraint) int {
 	values := map[string]struct{}{}
 	for i := range pl.index.Rows {
 		if object := pl.index.Rows[i].Object; e.includes(object, c) {
 			values[object.Labels[c.key]] = struct{}{}
 		}
 	}
-	if len(key.pod) > maxText {
-		return len(values)
-	}
-	if pl.domains == nil || len(pl.domains) >= maxDomains {
-		pl.domains = map[domainsKey]int{}
-	}
-	pl.domains[key] = len(values)
 	return len(values)
 }
 

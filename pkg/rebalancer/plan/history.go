@@ -162,7 +162,8 @@ const (
 	lasting = 3
 )
 
-// heat sums up over all nodes how pairs of samples in a row vary together, and how the first of each pair varies. Sums are as of end.
+// heat sums up over all nodes how pairs of samples in a row vary together, and how the first of each pair varies. Sums are as of
+// end.
 type heat struct {
 	covariance, variance, pairs float64
 	end                         time.Time

@@ -106,7 +106,7 @@ const (
 	minHotMinutes = 100
 	// pendingBound is the share of pods that a policy may leave pending beyond those of stock: pods without a node heat none.
 	pendingBound = 0.01
-	// lastingHeat is the autocorrelation from which moves are worth it. PlanetLab's is 0.07 to 0.15, and moves take off a seventh of
+	// lastingHeat is the autocorrelation from which moves are worth it. PlanetLab's is 0.07 to 0.15, and moves take off an eighth of
 	// what placement leaves. Bitbrains' is about 0.9, and they take off up to a half.
 	lastingHeat = 0.5
 

@@ -184,8 +184,8 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 		problems = append(problems, "series without a node")
 	}
 	if c := d.Contested; len(c) > 0 {
-		problems = append(problems, fmt.Sprintf("target sets (%s and %s) differ about nodes, which are scored by what their pods request: "+
-			"set metricProvider.selector to that of your exporter: %s", c[0].High, c[0].Low,
+		problems = append(problems, fmt.Sprintf("target sets (%s and %s) differ about nodes, which are scored by what their pods "+
+			"request: set metricProvider.selector to that of your exporter: %s", c[0].High, c[0].Low,
 			text.FirstN(text.Each(c, func(c source.Contested) string { return c.Node }))))
 	}
 	if d.ClocksDiffer {
