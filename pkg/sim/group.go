@@ -76,6 +76,9 @@ func (s *Scheduler) alike(a, b *corev1.Pod) bool {
 	if len(b.Spec.ResourceClaims) > 0 || slices.ContainsFunc(b.Spec.Volumes, isOwn) {
 		return false // each pod has its own claims
 	}
+	if _, held, _ := s.cluster.find(b); held != nil && held.(*corev1.Pod).Status.NominatedNodeName != "" {
+		return false // what is reserved for the pod is free for it alone
+	}
 	return equality.Semantic.DeepEqual(withoutIndex(a), withoutIndex(b)) && (a.Labels[index] == b.Labels[index] || !s.selectsIndex(b))
 }
 

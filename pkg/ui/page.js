@@ -78,7 +78,7 @@ function mergePatch(target, patch) {
     requested: (r) => r.requestedPercent,
     name: () => 0,
   };
-  // matcher returns a test of nodes for the words of the filter, which are those of kubectl plimsoll top --watch.
+  // matcher returns a test of nodes for the words of the filter: a part of the name, @STATE, or labels.
   function matcher(text) {
     const tests = text.split(/\s+/).filter(Boolean).map((word) => {
       if (word.startsWith("@")) {

@@ -223,7 +223,7 @@ func pass(s *scene) { s.args()["metrics"].([]any)[0].(args)["reject"] = "> 1e12"
 func configurationFaults() []fault {
 	return []fault{
 		{"requests outweigh load", "configuration.weights", doctor.Warning, "NodeResourcesBalancedAllocation 1 x 100 = 200", "at score",
-			withPlugins(args{"score": enabled(args{"name": "TargetLoadPacking"})}), ofProfile(0)},
+			withPlugins(args{"score": enabled(args{"name": "TargetLoadPacking"})}), ofProfile(0).vanishes("sufficient weights are no finding")},
 		{"two profiles of a name", "configuration.decodes", doctor.Error, "profiles[1].schedulerName: Duplicate value", "Correct the fields",
 			func(_ *testing.T, s *scene) {
 				s.examined["profiles"] = append(s.examined["profiles"].([]any), maps.Clone(s.profile(0)))

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -30,6 +32,8 @@ type Session struct {
 	find     func(context.Context) (*cluster.Configuration, error)
 	checked  time.Time
 	outdated error
+	// unanswered is the error of the last question to the API server.
+	unanswered error
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
 	client             kubernetes.Interface
@@ -117,12 +121,13 @@ func (s *Session) Lend(of *cluster.Configuration, use func(*cluster.Cluster) err
 
 // compareConfiguration reads now and then whether the configuration is still that of the session.
 func (s *Session) compareConfiguration(ctx context.Context) {
-	s.ifDue(ctx, &s.checked, time.Minute, func(ctx context.Context) {
+	s.ifDue(ctx, &s.checked, 30*time.Second, func(ctx context.Context) {
 		found, err := s.find(ctx)
 		if err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
 			err = errors.New("it has changed since; start kubectl plimsoll again")
 		}
 		s.outdated = err
+		_, s.unanswered = s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1}) // watches retry silently
 	})
 }
 
@@ -139,7 +144,7 @@ func (s *Session) ifDue(ctx context.Context, last *time.Time, interval time.Dura
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
 	lines = s.cluster.Problems()
-	if err := s.objects.Err(); err != nil {
+	if err := cmp.Or(s.objects.Err(), s.unanswered); err != nil {
 		lines = append(lines, "Cannot read the API server: "+err.Error())
 	} else if s.outdated != nil {
 		lines = append(lines, "These figures are of the configuration as it was at the start: "+s.outdated.Error())

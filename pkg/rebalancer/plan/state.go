@@ -128,7 +128,7 @@ func (h *History) restore(s *State, now time.Time, c *api.Configuration) {
 	}
 	for _, m := range s.UnderWay {
 		if m != nil {
-			m.Began = until(m.Began, 0)
+			m.Began, m.NodeMoved, m.WorkloadMoved = until(m.Began, 0), until(m.NodeMoved, 0), until(m.WorkloadMoved, 0)
 			m.Ending = min(max(m.Ending, 0), longestEnding)
 			h.underWay[m.UID] = m
 		}

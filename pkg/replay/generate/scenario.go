@@ -395,8 +395,8 @@ func ReadTraces(folder string) ([]*Traces, error) {
 
 // InARow joins consecutive days, of the machines that ran on all of them. Files name no machines, but have them in the same order.
 // Where a day has more rows than another, the rows that it has alone are those without which the means of the others differ least.
-// In a further block for each other day, all machines begin on that day, and end with the days before. Without these blocks, pods of
-// a few machines would all be busy at once.
+// In a further block for each other day, all machines begin on that day, and end with the days before. Without these blocks, pods
+// of a few machines would all be busy at once.
 func InARow(days []*Traces) *Traces {
 	first, last := days[0], days[len(days)-1]
 	joined := &Traces{Name: first.Name + " to " + last.Name, Machines: slices.Clone(first.Machines), Blocks: len(days)}

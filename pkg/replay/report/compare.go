@@ -148,7 +148,8 @@ func (r *Report) Recommendation() string {
 	case r.tooFewHot():
 		return advice + fmt.Sprintf("stay with stock: fewer than %d hot node-minutes are too few to gain from.", minHotMinutes)
 	case withinNoise(best, stock):
-		best, advice = stock, advice+"stay with stock: no other policy to choose has fewer hot node-minutes beyond noise"
+		best, moves = stock, false
+		advice += "stay with stock: no other policy to choose has fewer hot node-minutes beyond noise"
 	default:
 		if advice += name; moves {
 			advice += " and the rebalancer"
@@ -177,6 +178,9 @@ func (r *Report) aboutMoves(best *PolicyReport, moves bool) string {
 		return ", with " + Number(perDay, 0) + " moves a day"
 	}
 	if moved := r.Policy(best.Name + Rebalanced); moved != nil && r.refusal(moved) == "" {
+		if moved.total(func(r *Run) float64 { return float64(r.Moves) }) == 0 {
+			return "; nothing moved"
+		}
 		return "; moves gain nothing beyond noise"
 	}
 	reader := r.best(func(p *PolicyReport) bool {

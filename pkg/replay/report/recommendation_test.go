@@ -98,6 +98,10 @@ func TestRecommendation(t *testing.T) {
 			"Recommendation: on and the rebalancer: 80 % fewer hot node-minutes than stock (of one run, where 10 % is noise), with 40 moves a day."},
 		{"moves that gain noise", hotReport(hot(Stock, 1000), hot("on", 400), moved(370)),
 			"Recommendation: on: 60 % fewer hot node-minutes than stock (of one run, where 10 % is noise); moves gain nothing beyond noise."},
+		// 950 is within noise of 1000, and beyond noise of 1200.
+		{"moves that only make up for placement", hotReport(hot(Stock, 1000), hot("on", 1200), moved(950)), stay + "."},
+		{"a rebalancer whose windows are closed", hotReport(hot(Stock, 1000), hot("on", 400), hot("on+rebalance", 400)),
+			"Recommendation: on: 60 % fewer hot node-minutes than stock (of one run, where 10 % is noise); nothing moved."},
 		{"heat that lasts, without moves", &Report{Autocorrelation: lasting, Policies: []PolicyReport{hot(Stock, 1000), hot("A", 400)}},
 			"Recommendation: A: 60 % fewer hot node-minutes than stock (of one run, where 10 % is noise); heat lasts, so replay A+rebalance too."},
 		{"heat that lasts, and placement does not help", &Report{Autocorrelation: lasting, Policies: []PolicyReport{hot(Stock, 1000), hot("A", 990)}},
