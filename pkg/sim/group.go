@@ -27,8 +27,8 @@ type Group struct {
 }
 
 // PlaceGroup places pods one after the other, as the scheduler tries those of a pod group, and preempts for each by itself. The
-// caller knows how many have to find a node, and calls Undo if fewer do. A plugin's error is a reason why a pod finds none. Of pods
-// alike that find no node, only the first is tried.
+// caller knows how many have to find a node, and calls Undo if fewer do. A plugin's error is a reason why a pod finds none. If
+// a pod finds no node, pods alike are not tried.
 func (s *Scheduler) PlaceGroup(ctx context.Context, pods []*corev1.Pod) (*Group, error) {
 	g := &Group{scheduler: s, pods: pods}
 	s.takeDisplaced()

@@ -38,7 +38,7 @@ func TestPlaceGroup(t *testing.T) {
 	check.Equal(t, "the node of a pod, as a is reserved", "", decide(t, s, pod("p4", "1", "1Gi").Obj()).Node)
 }
 
-// Of pods that find no node, those that the filters cannot tell apart are not tried again.
+// If a pod finds no node, pods that the filters cannot tell from it are not tried.
 func TestPlaceGroup_Alike(t *testing.T) {
 	const index = "batch.kubernetes.io/job-completion-index"
 	of := func(name string) *st.PodWrapper {

@@ -253,6 +253,11 @@ func hotNodes() string {
 
 const header = "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"
 
+// Reports tell policies that move pods by the end of their names.
+func TestKind_Name(t *testing.T) {
+	check.Equal(t, "end of a policy's name", report.Rebalanced, "+"+Kind().Name)
+}
+
 func TestKind_Limits(t *testing.T) {
 	load := check.File(t, "hot.jsonl", hotNodes())
 	for most := range 3 {
